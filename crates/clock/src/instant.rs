@@ -1,4 +1,4 @@
-//! [`Instant`]: a point in time of one clock. Its arithmetic saturates. [`Span`]: a duration formatted for messages.
+//! [`Instant`]: a point in time of one clock. Its arithmetic saturates. [`DisplayDuration`]: a duration formatted for messages.
 
 use std::{fmt, time::Duration};
 
@@ -81,9 +81,9 @@ impl fmt::Debug for Instant {
 
 /// Formats a duration for messages: `20s`, `1.5s`, `50ms`, `300µs`. Rounds to a thousandth of the unit.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Span(pub Duration);
+pub struct DisplayDuration(pub Duration);
 
-impl fmt::Display for Span {
+impl fmt::Display for DisplayDuration {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nanos = self.0.as_nanos();
         let (unit, name) = match nanos {
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn duration_is_shown_in_its_unit_without_trailing_zeros() {
-        let shown = |nanos| Span(Duration::from_nanos(nanos)).to_string();
+        let shown = |nanos| DisplayDuration(Duration::from_nanos(nanos)).to_string();
         assert_eq!(shown(0), "0µs");
         assert_eq!(shown(300_000), "300µs");
         assert_eq!(shown(50_000_000), "50ms");

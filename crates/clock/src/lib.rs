@@ -19,7 +19,7 @@
 //! - [`WallClock`], [`SystemWallClock`]: the date, used only to make a new epoch.
 //! - [`Alarm`]: a timer that one thread waits for and other threads set.
 //! - [`Readings`]: all clocks of the machine at one moment, for diagnosis.
-//! - [`Span`]: a duration formatted for messages.
+//! - [`DisplayDuration`]: a duration formatted for messages.
 //!
 //! `std::time::Instant` stops during suspend on Linux (rust-lang/rust#87906). A leader that measures a lease with it
 //! would still trust a lease that expired during a suspend. Clocks for tests are in the crate `testing-time`.
@@ -34,7 +34,7 @@ mod instant;
 mod readings;
 mod system;
 
-pub use instant::{Instant, Span};
+pub use instant::{DisplayDuration, Instant};
 pub use readings::Readings;
 pub use system::{Alarm, SystemClock};
 

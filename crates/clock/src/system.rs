@@ -30,7 +30,8 @@ impl SystemClock {
     /// # Errors
     /// Fails if the process is out of file descriptors or threads.
     pub fn start() -> io::Result<Self> {
-        let shared = Arc::new(Shared { alarm: Alarm::new()?, sleepers: Mutex::new(Sleepers::default()) });
+        let shared =
+            Arc::new(SharedSleepers { alarm: Alarm::new()?, sleepers: Mutex::new(Sleepers::default()) });
         let thread = thread::Builder::new().name("clock".into()).spawn({
             let shared = Arc::clone(&shared);
             move || shared.run()
@@ -66,7 +67,7 @@ impl fmt::Debug for SystemClock {
 }
 
 struct Owner {
-    shared: Arc<Shared>,
+    shared: Arc<SharedSleepers>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -83,7 +84,7 @@ impl Drop for Owner {
     }
 }
 
-struct Shared {
+struct SharedSleepers {
     alarm: Alarm,
     sleepers: Mutex<Sleepers>,
 }
@@ -97,7 +98,7 @@ struct Sleepers {
     stopping: bool,
 }
 
-impl Shared {
+impl SharedSleepers {
     /// Ignores poison, because a waker that panics leaves the map consistent.
     fn lock(&self) -> MutexGuard<'_, Sleepers> {
         self.sleepers.lock().unwrap_or_else(PoisonError::into_inner)

@@ -8,8 +8,8 @@ use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 use vvm_clock::{Clock, SystemClock};
 use vvm_containment::{
-    CommandSpec, Containment, Controls, GuardReport, HelperLines, OnEvent, StopTimeouts, Supervisor, Wanted,
-    guard, stage, supervise,
+    CommandSpec, Containment, Controls, GuardReport, HelperLines, OnEvent, RequestedLevel, StopTimeouts,
+    Supervisor, guard, stage, supervise,
 };
 
 const SUPERVISOR: &str = "supervisor";
@@ -25,7 +25,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         return Ok(ExitCode::SUCCESS);
     }
     arguments.insert(0, SUPERVISOR.into());
-    let containment = Containment::establish(Wanted::Auto)?;
+    let containment = Containment::establish(RequestedLevel::Auto)?;
     println!("level {}", containment.level());
     // Returns when no descendant is left.
     let ended = guard(arguments, &[], containment, |report| {

@@ -37,7 +37,7 @@ impl fmt::Display for Level {
 
 /// The level that a caller requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wanted {
+pub enum RequestedLevel {
     /// The best level that the command can't notice. In a PID namespace its processes have other numbers, so
     /// that level is not chosen.
     Auto,
@@ -63,20 +63,20 @@ impl Containment {
 
     pub(crate) fn of_this_namespace() -> Result<Self, ForeignProcFs> {
         let family = Family::of_this_process()?;
-        Ok(Self { whole_namespace: true, ..Self::of(Level::PidNamespace, family, None) })
+        Ok(Self { whole_namespace: true, ..Self::new(Level::PidNamespace, family, None) })
     }
 
     /// Contains the descendants of this process, without a group or namespace.
     pub fn by_family(family: Family) -> Self {
-        Self::of(Level::Guardian, family, None)
+        Self::new(Level::Guardian, family, None)
     }
 
     pub(crate) fn from_guardian(level: Level, group: Option<OwnedFd>) -> Result<Self, ForeignProcFs> {
-        let group = group.map(|folder| Arc::new(ControlGroup::of(folder)));
-        Ok(Self::of(level, Family::of_this_process()?, group))
+        let group = group.map(|folder| Arc::new(ControlGroup::from_folder(folder)));
+        Ok(Self::new(level, Family::of_this_process()?, group))
     }
 
-    pub(crate) fn of(level: Level, family: Family, group: Option<Arc<ControlGroup>>) -> Self {
+    pub(crate) fn new(level: Level, family: Family, group: Option<Arc<ControlGroup>>) -> Self {
         Self { level, family, group, keepers: Arc::default(), whole_namespace: false }
     }
 

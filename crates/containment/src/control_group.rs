@@ -56,17 +56,17 @@ impl ControlGroup {
         Err(taken)
     }
 
-    pub(crate) fn of(folder: OwnedFd) -> Self {
+    pub(crate) fn from_folder(folder: OwnedFd) -> Self {
         Self { folder }
     }
 
     pub(crate) fn admit(&self, process: Pid) -> io::Result<()> {
-        Ok(self.tell("cgroup.procs", &process.to_string())?)
+        Ok(self.write_file("cgroup.procs", &process.to_string())?)
     }
 
     /// Also kills members that are just being started.
     pub(crate) fn kill(&self) -> io::Result<()> {
-        match self.tell("cgroup.kill", "1") {
+        match self.write_file("cgroup.kill", "1") {
             // Before Linux 5.14.
             Err(Errno::NOENT) => self.freeze_and_kill(),
             outcome => Ok(outcome?),
@@ -76,12 +76,12 @@ impl ControlGroup {
     /// Kills without `cgroup.kill`: a frozen process starts no other and can be killed (cgroups(7)). A
     /// process that is started meanwhile may be missed. The next call finds it, when a killed one has ended.
     fn freeze_and_kill(&self) -> io::Result<()> {
-        self.tell("cgroup.freeze", "1")?;
+        self.write_file("cgroup.freeze", "1")?;
         for member in self.members()? {
             // Gone already, or out of reach, which `sweep` reports.
             let _ = kill_process(member, Signal::KILL);
         }
-        Ok(self.tell("cgroup.freeze", "0")?)
+        Ok(self.write_file("cgroup.freeze", "0")?)
     }
 
     /// Returns whether neither the group nor one inside has a member. Kills those that it finds, and waits
@@ -151,7 +151,7 @@ impl ControlGroup {
         Ok(folders)
     }
 
-    fn tell(&self, file: &str, what: &str) -> rustix::io::Result<()> {
+    fn write_file(&self, file: &str, what: &str) -> rustix::io::Result<()> {
         write(&self.open(file, OFlags::WRONLY)?, what.as_bytes()).map(drop)
     }
 
@@ -290,7 +290,7 @@ mod tests {
             // A member of a group that the command has made.
             let inner = group.folders().unwrap()[0].join("inner");
             fs::create_dir_all(&inner).unwrap();
-            let mut inside = sleeper(&ControlGroup::of(fs::File::open(inner).unwrap().into()));
+            let mut inside = sleeper(&ControlGroup::from_folder(fs::File::open(inner).unwrap().into()));
             assert!(group.remove().is_err(), "a group with members was removed");
             kill(&group).unwrap();
             assert!(!child.wait().unwrap().success());

@@ -1,20 +1,20 @@
-//! [`Event`]: what a guardian or a supervision reports while it works.
+//! [`SupervisionEvent`]: what a guardian or a supervision reports while it works.
 
-use crate::{launch::HelperError, processes::Ended, signal_table};
+use crate::{launch::HelperError, processes::ProcessEnd, signal_table};
 use rustix::process::{Pid, Signal};
 use std::{fmt, io, sync::Arc};
 
 /// Receives events. It must not block.
 #[derive(Clone)]
-pub struct OnEvent(Arc<dyn Fn(Event) + Send + Sync>);
+pub struct OnEvent(Arc<dyn Fn(SupervisionEvent) + Send + Sync>);
 
 impl OnEvent {
     /// Calls `report` for each event, from any thread.
-    pub fn new(report: impl Fn(Event) + Send + Sync + 'static) -> Self {
+    pub fn new(report: impl Fn(SupervisionEvent) + Send + Sync + 'static) -> Self {
         Self(Arc::new(report))
     }
 
-    pub(crate) fn report(&self, event: Event) {
+    pub(crate) fn report(&self, event: SupervisionEvent) {
         (self.0)(event);
     }
 }
@@ -27,7 +27,7 @@ impl fmt::Debug for OnEvent {
 
 /// An event. None needs an answer.
 #[derive(Debug)]
-pub enum Event {
+pub enum SupervisionEvent {
     /// These processes run as another user, so this process may not kill them and waits. Reported once.
     OutOfReach(Vec<Pid>),
     /// A signal could not be forwarded to the command.
@@ -43,7 +43,7 @@ pub enum Event {
     /// [`PreStop`](crate::Helper::PreStop) was skipped: the kill deadline is too near.
     NoTimeForPreStop,
     /// [`PreStop`](crate::Helper::PreStop) failed. The command is stopped all the same.
-    PreStopFailed(Result<Ended, HelperError>),
+    PreStopFailed(Result<ProcessEnd, HelperError>),
     /// The command has ended by itself, and the processes that it left behind are stopped.
     LeftOver {
         /// How many there are.
@@ -56,7 +56,7 @@ pub enum Event {
 }
 
 /// A message for people. A caller that names the helpers by its own options words their events itself.
-impl fmt::Display for Event {
+impl fmt::Display for SupervisionEvent {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::OutOfReach(processes) => {

@@ -6,12 +6,12 @@
 //! thread, so that it works as process 1, when memory is short, and while all other processes hang.
 
 use crate::{
-    containment::{Containment, Level, Wanted},
+    containment::{Containment, Level, RequestedLevel},
     control_group::{self, ControlGroup, ControlGroupRefusal},
-    event::Event,
+    event::SupervisionEvent,
     launch::{self, SHIM_STAGE},
     link::{self, Link},
-    messages::{FromShim, Note, ToGuardian, ToShim, ToSupervisor},
+    messages::{DeathNotice, FromShim, ToGuardian, ToShim, ToSupervisor},
     namespace,
     processes::{self, Family, ForeignProcFs, Reap, Reaped, has_ended, reap},
     refusal::NamespaceRefusal,
@@ -40,9 +40,9 @@ use vvm_clock::{Alarm, Instant, SystemClock};
 #[derive(Debug)]
 pub enum Report {
     /// A note of the supervisor. The guardian passes it on without reading it.
-    Note(Note),
+    Note(DeathNotice),
     /// An event of the guardian itself.
-    Event(Event),
+    Event(SupervisionEvent),
 }
 
 /// Starts the supervisor, and blocks until it has ended and no descendant of this process is left. Then dissolves the
@@ -59,7 +59,7 @@ pub fn guard(
     environment: &[(OsString, Option<OsString>)],
     containment: Containment,
     on_report: impl FnMut(Report),
-) -> io::Result<Ended> {
+) -> io::Result<SupervisorEnd> {
     let guarding = start_supervisor(arguments, environment, containment.clone())
         .inspect_err(|_| containment.dissolve())?;
     Ok(guarding.watch(on_report))
@@ -127,12 +127,12 @@ struct Guarding {
 
 /// How a supervisor ended.
 #[derive(Debug)]
-pub struct Ended {
+pub struct SupervisorEnd {
     /// The containment that was in force.
     pub level: Level,
     /// How its process ended. `None` if a thread of it hangs in the kernel: it was left behind, after it had
     /// finished and disarmed its deadline.
-    pub supervisor: Option<processes::Ended>,
+    pub supervisor: Option<processes::ProcessEnd>,
     /// When it was reaped or left behind.
     pub reaped_at: Instant,
     /// Its last kill deadline.
@@ -145,7 +145,7 @@ pub struct Ended {
 }
 
 impl Guarding {
-    fn watch(mut self, mut on_report: impl FnMut(Report)) -> Ended {
+    fn watch(mut self, mut on_report: impl FnMut(Report)) -> SupervisorEnd {
         let mut ended = None;
         while ended.is_none() && !self.rules.is_due(SystemClock::read()) {
             self.wait();
@@ -163,7 +163,7 @@ impl Guarding {
             && self.rules.may_leave()
             && self.end_others(|reaped| ended = ended.or(is_supervisor(reaped)));
         if left_behind {
-            on_report(Report::Event(Event::LeftBehind(self.supervisor)));
+            on_report(Report::Event(SupervisionEvent::LeftBehind(self.supervisor)));
         } else {
             end_all(
                 &self.containment,
@@ -176,9 +176,9 @@ impl Guarding {
         self.listen(&mut on_report);
         let (supervisor, reaped_at) = ended.unzip();
         // Without a child, the supervisor is among those reaped.
-        Ended {
+        SupervisorEnd {
             level: self.containment.level(),
-            supervisor: supervisor.or((!left_behind).then_some(processes::Ended::Exited(0))),
+            supervisor: supervisor.or((!left_behind).then_some(processes::ProcessEnd::Exited(0))),
             reaped_at: reaped_at.unwrap_or_else(SystemClock::read),
             deadline: self.rules.deadline(),
             deadline_passed,
@@ -207,7 +207,7 @@ impl Guarding {
         })
     }
 
-    fn is_supervisor(&self, reaped: Reaped) -> Option<(processes::Ended, Instant)> {
+    fn is_supervisor(&self, reaped: Reaped) -> Option<(processes::ProcessEnd, Instant)> {
         (reaped.pid == self.supervisor).then(|| (reaped.ended, SystemClock::read()))
     }
 
@@ -229,8 +229,8 @@ impl Guarding {
     fn listen(&mut self, on_report: &mut impl FnMut(Report)) {
         while self.link_open {
             match self.link.receive() {
-                Some(link::Received::Message(message, _)) => self.handle(message, on_report),
-                Some(link::Received::End) => self.link_open = false,
+                Some(link::LinkMessage::Message(message, _)) => self.handle(message, on_report),
+                Some(link::LinkMessage::End) => self.link_open = false,
                 None => return,
             }
         }
@@ -270,7 +270,7 @@ fn has_passed(deadline: Option<Instant>) -> bool {
 
 /// Why the requested level is not available.
 #[derive(Debug, thiserror::Error)]
-pub enum Refusal {
+pub enum LevelRefusal {
     /// No level is available.
     #[error(transparent)]
     ProcFs(#[from] ForeignProcFs),
@@ -287,26 +287,26 @@ impl Containment {
     ///
     /// # Errors
     /// If the level is not available here.
-    pub fn establish(wanted: Wanted) -> Result<Self, Refusal> {
+    pub fn establish(wanted: RequestedLevel) -> Result<Self, LevelRefusal> {
         let (level, group) = match wanted {
-            Wanted::Auto => control_group::own_group()
+            RequestedLevel::Auto => control_group::own_group()
                 .ok()
                 .filter(|own| control_group::is_delegated(own))
                 .and_then(|own| tried_group(&own).ok())
                 .map_or((Level::Guardian, None), |group| (Level::ControlGroup, Some(group))),
-            Wanted::Exactly(Level::Guardian) => (Level::Guardian, None),
-            Wanted::Exactly(Level::ControlGroup) => {
+            RequestedLevel::Exactly(Level::Guardian) => (Level::Guardian, None),
+            RequestedLevel::Exactly(Level::ControlGroup) => {
                 let own = control_group::own_group()?;
                 let group =
                     tried_group(&own).map_err(|cause| ControlGroupRefusal::NotDelegated { own, cause })?;
                 (Level::ControlGroup, Some(group))
             }
-            Wanted::Exactly(Level::PidNamespace) => {
+            RequestedLevel::Exactly(Level::PidNamespace) => {
                 namespace::try_out()?;
                 (Level::PidNamespace, None)
             }
         };
-        Ok(Self::of(level, Family::of_this_process()?, group.map(Arc::new)))
+        Ok(Self::new(level, Family::of_this_process()?, group.map(Arc::new)))
     }
 }
 

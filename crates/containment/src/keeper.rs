@@ -6,7 +6,7 @@
 use crate::{
     containment::{Containment, Level},
     launch::{self, Accepted, HelperLines, SHIM_STAGE, StageError, helper_command, without_lines},
-    link::{self, Link, Received},
+    link::{self, Link, LinkMessage},
     messages::{FromKeeper, FromShim, Helper, NAME, ToKeeper, ToShim},
     processes::{Family, Member, Reap, Reaped, group_of, has_ended, own_group, reap},
     rules::{KeeperAction, KeeperEvent, KeeperRules},
@@ -72,8 +72,8 @@ pub(crate) fn keep(link: &Link<FromKeeper, ToKeeper>, order: KeeperTask<'_>, sig
     let mut early = Vec::new();
     loop {
         match link.receive() {
-            Some(Received::Message(message, _)) => early.push(message),
-            Some(Received::End) => return,
+            Some(LinkMessage::Message(message, _)) => early.push(message),
+            Some(LinkMessage::End) => return,
             None => break,
         }
     }
@@ -258,11 +258,11 @@ impl Keeper<'_> {
     fn listen_to_shim(&mut self) {
         match self.shim.as_ref().and_then(Link::receive) {
             // The shim's end closes on exec, or when the shim is killed: then it is reaped.
-            Some(Received::End) => {
+            Some(LinkMessage::End) => {
                 let _ = self.link.send(&FromKeeper::Executed);
                 self.shim = None;
             }
-            Some(Received::Message(FromShim { errno }, _)) => {
+            Some(LinkMessage::Message(FromShim { errno }, _)) => {
                 let _ = self.link.send(&FromKeeper::NotExecuted(Errno::from_raw_os_error(errno)));
                 self.shim = None;
             }
@@ -273,8 +273,8 @@ impl Keeper<'_> {
     fn listen(&mut self) {
         while self.rules.has_supervisor() {
             match self.link.receive() {
-                Some(Received::Message(message, _)) => self.obey(message),
-                Some(Received::End) => self.on(KeeperEvent::LinkClosed),
+                Some(LinkMessage::Message(message, _)) => self.obey(message),
+                Some(LinkMessage::End) => self.on(KeeperEvent::LinkClosed),
                 None => return,
             }
         }
@@ -411,7 +411,7 @@ fn name_of(member: &Member) -> Option<[u8; NAME]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::processes::{Ended, Family};
+    use crate::processes::{Family, ProcessEnd};
     use rustix::process::{WaitId, WaitIdOptions, waitid};
 
     /// A shim sends its refusal and ends at any moment, also between two looks of the keeper.
@@ -433,11 +433,11 @@ mod tests {
             out_of_reach_report: OutOfReachReport::default(),
         };
         Link::<FromShim, ToShim>::send(&shim, &FromShim { errno: Errno::NOENT.raw_os_error() }).unwrap();
-        keeper.note(Reaped { pid: command, ended: Ended::Exited(126) });
-        let Some(Received::Message(first, _)) = supervisor.receive() else { panic!("no message") };
+        keeper.note(Reaped { pid: command, ended: ProcessEnd::Exited(126) });
+        let Some(LinkMessage::Message(first, _)) = supervisor.receive() else { panic!("no message") };
         assert_eq!(first, FromKeeper::NotExecuted(Errno::NOENT));
-        let Some(Received::Message(second, _)) = supervisor.receive() else { panic!("one message") };
-        assert_eq!(second, FromKeeper::Ended(Ended::Exited(126)));
+        let Some(LinkMessage::Message(second, _)) = supervisor.receive() else { panic!("one message") };
+        assert_eq!(second, FromKeeper::Ended(ProcessEnd::Exited(126)));
     }
 
     #[test]

@@ -5,8 +5,8 @@
 //! real standard input follows as the first descriptor over the link.
 
 use crate::{
-    link::{Link, Message, Received},
-    messages::{FromShim, Helper, Note, ToShim},
+    link::{Link, LinkMessage, Message},
+    messages::{DeathNotice, FromShim, Helper, ToShim},
 };
 use rustix::{
     fs::{Mode, OFlags},
@@ -120,8 +120,8 @@ pub(crate) fn accept<Out: Message, In: Message>() -> Result<Accepted<Out, In>, S
     rustix::stdio::dup2_stdin(null).map_err(|errno| StageError::System(errno.into()))?;
     link.wait();
     match link.receive() {
-        Some(Received::Message(first, descriptors)) => Ok(Accepted { link, first, descriptors }),
-        Some(Received::End) | None => Err(StageError::Abandoned),
+        Some(LinkMessage::Message(first, descriptors)) => Ok(Accepted { link, first, descriptors }),
+        Some(LinkMessage::End) | None => Err(StageError::Abandoned),
     }
 }
 
@@ -136,7 +136,7 @@ fn open_null(path: &str) -> Result<OwnedFd, StageError> {
 /// Notes from a program to a process that acts when the program is dead. The kernel closes the link when the last
 /// thread of the program has ended.
 #[derive(Debug)]
-pub struct NoteLink(Link<Note, Note>);
+pub struct NoteLink(Link<DeathNotice, DeathNotice>);
 
 impl NoteLink {
     /// Returns the link to a process that is to be started, and the command that starts it as `stage`.
@@ -158,22 +158,22 @@ impl NoteLink {
 
     /// Sends a note. Never blocks. Returns whether it was sent.
     #[must_use]
-    pub fn tell(&self, note: Note) -> bool {
+    pub fn tell(&self, note: DeathNotice) -> bool {
         self.0.send(&note).is_ok()
     }
 
     /// The same with a descriptor.
     #[must_use]
-    pub fn tell_with(&self, note: Note, descriptor: BorrowedFd<'_>) -> bool {
+    pub fn tell_with(&self, note: DeathNotice, descriptor: BorrowedFd<'_>) -> bool {
         self.0.send_with(&note, &[descriptor]).is_ok()
     }
 
     /// Hears all notes, each with its descriptor if it has one, until the program is dead.
-    pub fn hear_until_death(&self, mut hear: impl FnMut(Note, Option<OwnedFd>)) {
+    pub fn hear_until_death(&self, mut hear: impl FnMut(DeathNotice, Option<OwnedFd>)) {
         loop {
             match self.0.receive() {
-                Some(Received::Message(note, descriptors)) => hear(note, descriptors.into_iter().next()),
-                Some(Received::End) => return,
+                Some(LinkMessage::Message(note, descriptors)) => hear(note, descriptors.into_iter().next()),
+                Some(LinkMessage::End) => return,
                 None => self.0.wait(),
             }
         }

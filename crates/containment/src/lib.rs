@@ -9,7 +9,7 @@
 //! - the *command*: first a shim that ties itself to the keeper, then the user's program.
 //!
 //! If one of the first three dies, the others kill and reap what the command has started. The crate prints nothing: it
-//! returns typed errors and reports [`Event`]s. [`stage::enter`] must be the first call in `main`.
+//! returns typed errors and reports [`SupervisionEvent`]s. [`stage::enter`] must be the first call in `main`.
 #![forbid(unsafe_code)]
 
 #[cfg(not(target_os = "linux"))]
@@ -36,28 +36,28 @@ mod supervise;
 mod supervisor;
 mod sweep;
 
-pub use containment::{Containment, Level, Wanted};
+pub use containment::{Containment, Level, RequestedLevel};
 pub use control_group::ControlGroupRefusal;
-pub use event::{Event, OnEvent};
-pub use guard::{Ended as GuardEnded, Refusal, Report as GuardReport, guard};
+pub use event::{OnEvent, SupervisionEvent};
+pub use guard::{LevelRefusal, Report as GuardReport, SupervisorEnd as GuardEnded, guard};
 pub use launch::{HelperError, HelperLines, NoteLink, OWN_BINARY, StageError};
-pub use link::{Readable, Received};
+pub use link::{LinkMessage, ReadableLink};
 #[cfg(feature = "simulation")]
 pub use messages::decodes;
-pub use messages::{Helper, Note, ToSupervisor};
-pub use processes::{Ended, Family, ForeignProcFs, Member, Reap, Reaped, ends_by, own_group, reap};
-pub use refusal::{NamespaceRefusal, NotExecuted, Step};
+pub use messages::{DeathNotice, Helper, ToSupervisor};
+pub use processes::{Family, ForeignProcFs, Member, ProcessEnd, Reap, Reaped, ends_by, own_group, reap};
+pub use refusal::{NamespaceRefusal, NotExecuted, SetupStep};
 #[cfg(feature = "simulation")]
 pub use rules::{GuardianRules, KeeperAction, KeeperEvent, KeeperRules, is_proven};
 pub use signal_table::{SignalMeaning, asks_to_stop, meaning, signal_name, signal_named, signal_of};
 pub use signals::{
-    Caught, ForwardedSignal, SignalForCommand, SignalSource, Signals, die_of, terminal_is_gone,
+    ForwardedSignal, ReceivedSignal, SignalForCommand, SignalSource, Signals, die_of, terminal_is_gone,
 };
 #[cfg(feature = "simulation")]
-pub use supervise::simulated::{Order, SimulatedKeeper};
+pub use supervise::simulated::{KeeperOrder, SimulatedKeeper};
 pub use supervise::{
-    Controls, Killed, StopTimeouts, SuperviseError, Supervised, Supervision,
-    keeper_handle::{Helpers, Unproven},
+    Controls, KillReason, StopTimeouts, SuperviseError, Supervised, Supervision,
+    keeper_handle::{Helpers, UnprovenKeeperEnd},
     spawn::{CommandSpec, SpawnError, Starting, start as spawn},
     supervise,
 };

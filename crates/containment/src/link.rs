@@ -37,7 +37,7 @@ pub(crate) struct Link<Out, In> {
 
 /// What was received over a link.
 #[derive(Debug)]
-pub enum Received<In> {
+pub enum LinkMessage<In> {
     /// A message, and the descriptors that came with it.
     Message(In, Vec<OwnedFd>),
     /// The other end is gone or runs another version. No message follows.
@@ -77,7 +77,7 @@ impl<Out: Message, In: Message> Link<Out, In> {
         }
     }
 
-    pub(crate) fn receive(&self) -> Option<Received<In>> {
+    pub(crate) fn receive(&self) -> Option<LinkMessage<In>> {
         let mut bytes = [0; Frame::BYTES];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -93,7 +93,7 @@ impl<Out: Message, In: Message> Link<Out, In> {
         match received {
             Ok(message) if message.bytes == Frame::BYTES => {}
             Err(Errno::AGAIN) => return None,
-            Ok(_) | Err(_) => return Some(Received::End),
+            Ok(_) | Err(_) => return Some(LinkMessage::End),
         }
         let mut descriptors = Vec::new();
         for message in ancillary.drain() {
@@ -102,7 +102,7 @@ impl<Out: Message, In: Message> Link<Out, In> {
             }
         }
         let message = Frame::from_bytes(&bytes).and_then(|frame| In::from_frame(&frame));
-        Some(message.map_or(Received::End, |message| Received::Message(message, descriptors)))
+        Some(message.map_or(LinkMessage::End, |message| LinkMessage::Message(message, descriptors)))
     }
 
     pub(crate) fn wait(&self) {
@@ -166,14 +166,14 @@ pub(crate) fn frame<const N: usize>(kind: u8, content: [u64; N]) -> Frame {
 ///
 /// The runtime polls a copy of the descriptor, because `AsyncFd` on a borrowed one would need `unsafe` code.
 #[derive(Debug)]
-pub struct Readable(tokio::net::UnixDatagram);
+pub struct ReadableLink(tokio::net::UnixDatagram);
 
-impl Readable {
+impl ReadableLink {
     /// Watches `socket`, and makes it non-blocking. Must be called in the context of a runtime.
     ///
     /// # Errors
     /// If the process is out of descriptors.
-    pub fn of(socket: impl AsFd) -> io::Result<Self> {
+    pub fn new(socket: impl AsFd) -> io::Result<Self> {
         // The kind of socket does not matter: nothing is read through this handle.
         let copy = UnixDatagram::from(socket.as_fd().try_clone_to_owned()?);
         copy.set_nonblocking(true)?;
@@ -221,7 +221,7 @@ mod tests {
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         near.send_with(&Number(7), &[reader.as_fd()]).unwrap();
         drop(reader);
-        let Some(Received::Message(received, descriptors)) = far.receive() else { panic!("no message") };
+        let Some(LinkMessage::Message(received, descriptors)) = far.receive() else { panic!("no message") };
         assert_eq!(received, Number(7));
         rustix::io::write(&writer, b"x").unwrap();
         let mut byte = [0];
@@ -242,8 +242,8 @@ mod tests {
         far.send(&Number(1)).unwrap();
         drop(far);
         near.wait();
-        assert!(matches!(near.receive(), Some(Received::Message(Number(1), _))));
-        assert!(matches!(near.receive(), Some(Received::End)));
+        assert!(matches!(near.receive(), Some(LinkMessage::Message(Number(1), _))));
+        assert!(matches!(near.receive(), Some(LinkMessage::End)));
         assert_eq!(near.send(&Number(2)), Err(Errno::PIPE));
     }
 
@@ -253,8 +253,8 @@ mod tests {
         near.send(&Number(1)).unwrap();
         far.send(&Number(2)).unwrap();
         drop(far);
-        assert!(matches!(near.receive(), Some(Received::Message(Number(2), _))));
-        assert!(matches!(near.receive(), Some(Received::End)));
+        assert!(matches!(near.receive(), Some(LinkMessage::Message(Number(2), _))));
+        assert!(matches!(near.receive(), Some(LinkMessage::End)));
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use crate::{
     containment::Level,
     link::{Frame, Message, frame},
-    processes::Ended,
-    refusal::{NamespaceRefusal, Step},
+    processes::ProcessEnd,
+    refusal::{NamespaceRefusal, SetupStep},
     signal_table::signal_of,
     signals::{ForwardedSignal, SignalSource},
 };
@@ -40,14 +40,14 @@ pub enum ToSupervisor {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ToGuardian {
     Deadline(Option<Instant>),
-    Note(Note),
+    Note(DeathNotice),
     Finished,
 }
 
 /// A message to a process that acts when its sender is dead: the guardian's caller, or one that was started with
 /// [`NoteLink::to`](crate::NoteLink::to). This crate does not interpret it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Note {
+pub struct DeathNotice {
     /// The kind of the note, below 128.
     pub kind: u8,
     /// Its content.
@@ -79,7 +79,7 @@ impl Message for ToSupervisor {
 /// Frames of this kind and above are notes.
 const NOTES: u8 = 128;
 
-impl Message for Note {
+impl Message for DeathNotice {
     fn to_frame(&self) -> Frame {
         Frame { kind: NOTES | self.kind, words: self.words }
     }
@@ -102,7 +102,7 @@ impl Message for ToGuardian {
         Some(match frame.kind {
             16 => Self::Deadline(instant(frame.words)),
             17 => Self::Finished,
-            _ => Self::Note(Note::from_frame(frame)?),
+            _ => Self::Note(DeathNotice::from_frame(frame)?),
         })
     }
 }
@@ -164,9 +164,9 @@ pub(crate) enum FromKeeper {
     NotExecuted(Errno),
     /// The command was executed, or killed before.
     Executed,
-    Ended(Ended),
+    Ended(ProcessEnd),
     HelperNotStarted(Helper, Errno),
-    HelperEnded(Helper, Ended),
+    HelperEnded(Helper, ProcessEnd),
     NotPassedOn(Signal, Errno),
     /// Up to four processes of another user, which the keeper may not kill.
     OutOfReach([Option<Pid>; 4]),
@@ -303,8 +303,14 @@ fn errno(word: u64) -> Option<Errno> {
 const LEVELS: [Level; 3] = [Level::Guardian, Level::ControlGroup, Level::PidNamespace];
 const SOURCES: [SignalSource; 3] = [SignalSource::Process, SignalSource::Terminal, SignalSource::Shell];
 const HELPERS: [Helper; 2] = [Helper::PreStop, Helper::Check];
-const STEPS: [Step; 6] =
-    [Step::Link, Step::Process, Step::Namespace, Step::UserNamespace, Step::Mapping, Step::Proc];
+const STEPS: [SetupStep; 6] = [
+    SetupStep::Link,
+    SetupStep::Process,
+    SetupStep::Namespace,
+    SetupStep::UserNamespace,
+    SetupStep::Mapping,
+    SetupStep::Proc,
+];
 
 fn place<T: PartialEq>(all: &[T], one: T) -> u64 {
     all.iter().zip(0..).find_map(|(other, place)| (*other == one).then_some(place)).unwrap_or(u64::MAX)
@@ -347,17 +353,17 @@ fn signal(word: u64) -> Option<Signal> {
     signal_of(i32::try_from(word).ok()?)
 }
 
-fn ended_words(ended: Ended) -> [u64; 2] {
+fn ended_words(ended: ProcessEnd) -> [u64; 2] {
     match ended {
-        Ended::Exited(status) => [EXITED, u64::from(status)],
-        Ended::Signalled(number) => [SIGNALLED, u64::from(number.unsigned_abs())],
+        ProcessEnd::Exited(status) => [EXITED, u64::from(status)],
+        ProcessEnd::Signalled(number) => [SIGNALLED, u64::from(number.unsigned_abs())],
     }
 }
 
-fn ended(tag: u64, number: u64) -> Option<Ended> {
+fn ended(tag: u64, number: u64) -> Option<ProcessEnd> {
     match tag {
-        EXITED => Some(Ended::Exited(u8::try_from(number).ok()?)),
-        SIGNALLED => Some(Ended::Signalled(i32::try_from(number).ok()?)),
+        EXITED => Some(ProcessEnd::Exited(u8::try_from(number).ok()?)),
+        SIGNALLED => Some(ProcessEnd::Signalled(i32::try_from(number).ok()?)),
         _ => None,
     }
 }
@@ -412,8 +418,8 @@ mod tests {
             ToGuardian::Deadline(Some(Instant::NEVER)),
             ToGuardian::Deadline(None),
             ToGuardian::Finished,
-            ToGuardian::Note(Note { kind: 0, words: [0; 4] }),
-            ToGuardian::Note(Note { kind: 127, words: [1, 2, 3, u64::MAX] }),
+            ToGuardian::Note(DeathNotice { kind: 0, words: [0; 4] }),
+            ToGuardian::Note(DeathNotice { kind: 127, words: [1, 2, 3, u64::MAX] }),
         ]);
         survive::<_, FromKeeper>(&[
             ToKeeper::Begin {
@@ -443,11 +449,11 @@ mod tests {
             FromKeeper::NotStarted(Errno::AGAIN),
             FromKeeper::NotExecuted(Errno::NOENT),
             FromKeeper::Executed,
-            FromKeeper::Ended(Ended::Exited(255)),
-            FromKeeper::Ended(Ended::Signalled(9)),
+            FromKeeper::Ended(ProcessEnd::Exited(255)),
+            FromKeeper::Ended(ProcessEnd::Signalled(9)),
             FromKeeper::HelperNotStarted(Helper::Check, Errno::MFILE),
-            FromKeeper::HelperEnded(Helper::PreStop, Ended::Exited(1)),
-            FromKeeper::HelperEnded(Helper::Check, Ended::Signalled(9)),
+            FromKeeper::HelperEnded(Helper::PreStop, ProcessEnd::Exited(1)),
+            FromKeeper::HelperEnded(Helper::Check, ProcessEnd::Signalled(9)),
             FromKeeper::NotPassedOn(Signal::TERM, Errno::PERM),
             FromKeeper::OutOfReach([Some(pid), None, None, None]),
             FromKeeper::LeftOver { total: 7, is_last: true, name: *b"a fifteen bytes\0" },

@@ -7,10 +7,10 @@
 use crate::{
     keeper::{self, Group, KeeperTask, Scope},
     launch::{self, Accepted, HelperLines, StageError},
-    link::{self, Link, Received},
+    link::{self, Link, LinkMessage},
     messages::{FromKeeper, ToKeeper},
     processes::{PARENT, field_in, pid},
-    refusal::{NamespaceRefusal, Step},
+    refusal::{NamespaceRefusal, SetupStep},
     signal_table::signal_of,
     signals::{self, Signals},
 };
@@ -36,9 +36,9 @@ use std::{
 
 /// Blocks until the namespace that it makes is gone.
 pub(crate) fn try_out() -> Result<(), NamespaceRefusal> {
-    let no_process = |cause: std::io::Error| NamespaceRefusal::of_system(Step::Process, &cause);
+    let no_process = |cause: std::io::Error| NamespaceRefusal::of_system(SetupStep::Process, &cause);
     let (link, far) = link::pair::<ToKeeper, FromKeeper>()
-        .map_err(|cause| NamespaceRefusal::of_system(Step::Link, &cause))?;
+        .map_err(|cause| NamespaceRefusal::of_system(SetupStep::Link, &cause))?;
     let mut outside = launch::command(OUTSIDE_STAGE, [], far);
     // In a group of its own. Process 1 would end in the caller's group with a parent outside of it. If that group is
     // orphaned, as under setsid(1), and has a stopped process, the kernel sends HUP to all of it (setpgid(2)).
@@ -47,9 +47,9 @@ pub(crate) fn try_out() -> Result<(), NamespaceRefusal> {
     let _ = link.send(&ToKeeper::TryOut);
     link.wait();
     let answer = match link.receive() {
-        Some(Received::Message(FromKeeper::Ready, _)) => Ok(()),
-        Some(Received::Message(FromKeeper::Refused(refusal), _)) => Err(refusal),
-        Some(_) | None => Err(NamespaceRefusal { step: Step::Process, errno: Errno::CHILD }),
+        Some(LinkMessage::Message(FromKeeper::Ready, _)) => Ok(()),
+        Some(LinkMessage::Message(FromKeeper::Refused(refusal), _)) => Err(refusal),
+        Some(_) | None => Err(NamespaceRefusal { step: SetupStep::Process, errno: Errno::CHILD }),
     };
     drop(link);
     outside.wait().map_err(no_process)?;
@@ -83,15 +83,15 @@ fn start_init(arguments: &[OsString]) -> Result<(Signals, Child), NamespaceRefus
     let at = |step| move |cause: io::Error| NamespaceRefusal::of_system(step, &cause);
     // A terminal signals the group of this process, and a service manager every process. The supervisor forwards those
     // signals to the command. They are caught, not ignored, because children would inherit that.
-    let signals = Signals::catch_all(true).map_err(at(Step::Link))?;
+    let signals = Signals::catch_all(true).map_err(at(SetupStep::Link))?;
     // This process ends with the supervisor, and process 1 with this process.
     set_parent_process_death_signal(Some(Signal::KILL))
-        .map_err(|errno| NamespaceRefusal { step: Step::Link, errno })?;
+        .map_err(|errno| NamespaceRefusal { step: SetupStep::Link, errno })?;
     separate()?;
     // The link is its standard input, too.
     let own_number = OsString::from(getpid().as_raw_pid().to_string());
     let arguments = iter::once(own_number).chain(arguments.iter().cloned());
-    let init = launch::pass_on(INIT_STAGE, arguments).spawn().map_err(at(Step::Process))?;
+    let init = launch::pass_on(INIT_STAGE, arguments).spawn().map_err(at(SetupStep::Process))?;
     // Process 1 has inherited the terminal's group, if the command is to have it. This process leaves it. The
     // kernel refuses that to a group's leader, which is in a group of its own.
     let _ = setpgid(None, None);
@@ -99,7 +99,7 @@ fn start_init(arguments: &[OsString]) -> Result<(Signals, Child), NamespaceRefus
 }
 
 fn wait((_signals, mut init): (Signals, Child)) -> Result<ExitStatus, NamespaceRefusal> {
-    init.wait().map_err(|cause| NamespaceRefusal::of_system(Step::Process, &cause))
+    init.wait().map_err(|cause| NamespaceRefusal::of_system(SetupStep::Process, &cause))
 }
 
 /// Puts the children of this process into a new PID namespace with mounts of its own, and into a new user
@@ -113,10 +113,10 @@ fn separate() -> Result<(), NamespaceRefusal> {
             let (user, group) = (geteuid().as_raw(), getegid().as_raw());
             let own_users = unshare(apart | CloneFlags::CLONE_NEWUSER);
             own_users
-                .map_err(|errno| NamespaceRefusal { step: Step::UserNamespace, errno: of_nix(errno) })?;
-            map(user, group).map_err(|cause| NamespaceRefusal::of_system(Step::Mapping, &cause))
+                .map_err(|errno| NamespaceRefusal { step: SetupStep::UserNamespace, errno: of_nix(errno) })?;
+            map(user, group).map_err(|cause| NamespaceRefusal::of_system(SetupStep::Mapping, &cause))
         }
-        Err(errno) => Err(NamespaceRefusal { step: Step::Namespace, errno: of_nix(errno) }),
+        Err(errno) => Err(NamespaceRefusal { step: SetupStep::Namespace, errno: of_nix(errno) }),
     }
 }
 
@@ -171,8 +171,8 @@ fn serve(
     descriptors: Vec<OwnedFd>,
 ) -> Result<(), NamespaceRefusal> {
     // Opened before `/proc` shows this namespace, in which a parent outside has no number.
-    let own_stat =
-        fs::File::open("/proc/self/stat").map_err(|cause| NamespaceRefusal::of_system(Step::Proc, &cause))?;
+    let own_stat = fs::File::open("/proc/self/stat")
+        .map_err(|cause| NamespaceRefusal::of_system(SetupStep::Proc, &cause))?;
     furnish()?;
     let ToKeeper::Begin { group, deadline, before_the_deadline } = first else {
         let _ = link.send(&FromKeeper::Ready);
@@ -185,13 +185,14 @@ fn serve(
     // queues KILL here before the supervisor can see the end (exit_notify). This process then finishes the system call
     // that it is in, which may be that of `Ready`, and never comes to the one that starts the command.
     set_parent_process_death_signal(Some(Signal::KILL))
-        .map_err(|errno| NamespaceRefusal { step: Step::Link, errno })?;
+        .map_err(|errno| NamespaceRefusal { step: SetupStep::Link, errno })?;
     let stat =
-        io::read_to_string(own_stat).map_err(|cause| NamespaceRefusal::of_system(Step::Proc, &cause))?;
+        io::read_to_string(own_stat).map_err(|cause| NamespaceRefusal::of_system(SetupStep::Proc, &cause))?;
     if field_in(&stat, PARENT) != Some(outside) {
         return Ok(());
     }
-    let signals = Signals::of_children().map_err(|cause| NamespaceRefusal::of_system(Step::Link, &cause))?;
+    let signals =
+        Signals::of_children().map_err(|cause| NamespaceRefusal::of_system(SetupStep::Link, &cause))?;
     // The group has no number in here, and this process was started in it.
     let group = group.map_or(Group::Own, |_| Group::Terminal(None));
     keeper::keep(
@@ -211,7 +212,7 @@ fn serve(
 }
 
 fn furnish() -> Result<(), NamespaceRefusal> {
-    let at_proc = |errno| NamespaceRefusal { step: Step::Proc, errno };
+    let at_proc = |errno| NamespaceRefusal { step: SetupStep::Proc, errno };
     // Mounts made here stay here. Later mounts of the machine still appear here.
     let downstream = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
     mount_change("/", downstream).map_err(at_proc)?;
@@ -224,5 +225,5 @@ fn furnish() -> Result<(), NamespaceRefusal> {
         sets.inheritable -= CapabilitySet::SYS_ADMIN;
         set_capabilities(None, sets)
     };
-    give_up().map_err(|errno| NamespaceRefusal { step: Step::Mapping, errno })
+    give_up().map_err(|errno| NamespaceRefusal { step: SetupStep::Mapping, errno })
 }

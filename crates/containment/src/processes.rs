@@ -258,7 +258,7 @@ pub(crate) fn pid(text: &str) -> Option<Pid> {
 
 /// How a process ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ended {
+pub enum ProcessEnd {
     /// With this exit status.
     Exited(u8),
     /// By the signal of this number.
@@ -271,7 +271,7 @@ pub struct Reaped {
     /// Its number, which another process may have by now.
     pub pid: Pid,
     /// How it ended.
-    pub ended: Ended,
+    pub ended: ProcessEnd,
 }
 
 /// What a look for ended children found.
@@ -286,9 +286,9 @@ pub enum Reap {
 }
 
 impl Reap {
-    fn of(answer: rustix::io::Result<Option<(Pid, WaitStatus)>>) -> Option<Self> {
+    fn from_wait_answer(answer: rustix::io::Result<Option<(Pid, WaitStatus)>>) -> Option<Self> {
         Some(match answer {
-            Ok(Some((pid, status))) => Self::One(Reaped { pid, ended: Ended::of(status) }),
+            Ok(Some((pid, status))) => Self::One(Reaped { pid, ended: ProcessEnd::from_wait_status(status) }),
             Ok(None) => Self::NoneYet,
             Err(Errno::INTR) => return None,
             Err(Errno::CHILD) => Self::Childless,
@@ -298,8 +298,8 @@ impl Reap {
     }
 }
 
-impl Ended {
-    fn of(status: WaitStatus) -> Self {
+impl ProcessEnd {
+    fn from_wait_status(status: WaitStatus) -> Self {
         match status.terminating_signal() {
             Some(signal) => Self::Signalled(signal),
             // An exit status has eight bits (wait(2)).
@@ -308,7 +308,7 @@ impl Ended {
     }
 }
 
-impl fmt::Display for Ended {
+impl fmt::Display for ProcessEnd {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Exited(status) => write!(out, "exited with status {status}"),
@@ -320,7 +320,7 @@ impl fmt::Display for Ended {
 /// Reaps one child that has ended, if there is one. Never blocks.
 pub fn reap() -> Reap {
     loop {
-        if let Some(found) = Reap::of(wait(WaitOptions::NOHANG)) {
+        if let Some(found) = Reap::from_wait_answer(wait(WaitOptions::NOHANG)) {
             return found;
         }
     }
@@ -472,9 +472,9 @@ mod tests {
     fn only_echild_proves_that_no_child_is_left() {
         let errors = (1..=133).map(Errno::from_raw_os_error).filter(|error| *error != Errno::CHILD);
         for error in errors {
-            assert_ne!(Reap::of(Err(error)), Some(Reap::Childless), "{error:?}");
+            assert_ne!(Reap::from_wait_answer(Err(error)), Some(Reap::Childless), "{error:?}");
         }
-        assert_eq!(Reap::of(Err(Errno::CHILD)), Some(Reap::Childless));
-        assert_eq!(Reap::of(Ok(None)), Some(Reap::NoneYet));
+        assert_eq!(Reap::from_wait_answer(Err(Errno::CHILD)), Some(Reap::Childless));
+        assert_eq!(Reap::from_wait_answer(Ok(None)), Some(Reap::NoneYet));
     }
 }

@@ -11,14 +11,14 @@ use std::{
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NamespaceRefusal {
     /// The step that failed.
-    pub step: Step,
+    pub step: SetupStep,
     /// The system's reason.
     pub errno: Errno,
 }
 
 /// The step that failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Step {
+pub enum SetupStep {
     /// A socket or a signal handler.
     Link,
     /// A process.
@@ -35,7 +35,7 @@ pub enum Step {
 
 impl NamespaceRefusal {
     /// Returns a refusal with the system's `cause`.
-    pub fn of_system(step: Step, cause: &io::Error) -> Self {
+    pub fn of_system(step: SetupStep, cause: &io::Error) -> Self {
         Self { step, errno: cause.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error) }
     }
 }
@@ -44,22 +44,22 @@ impl fmt::Display for NamespaceRefusal {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let errno = self.errno;
         match self.step {
-            Step::Link | Step::Process => {
+            SetupStep::Link | SetupStep::Process => {
                 write!(out, "the system refuses a process or a descriptor: {errno}")
             }
-            Step::Namespace => write!(
+            SetupStep::Namespace => write!(
                 out,
                 "this kernel makes no PID namespace ({errno}): raise user.max_pid_namespaces (sysctl), or \
                  use a kernel that has them"
             ),
-            Step::UserNamespace | Step::Mapping => write!(
+            SetupStep::UserNamespace | SetupStep::Mapping => write!(
                 out,
                 "this user may make no PID namespace, and no user namespace to make one in ({errno}): run as \
                  root or with CAP_SYS_ADMIN (docker run --cap-add SYS_ADMIN), have an administrator permit \
                  user namespaces (user.max_user_namespaces above 0, \
                  kernel.apparmor_restrict_unprivileged_userns=0)"
             ),
-            Step::Proc => write!(
+            SetupStep::Proc => write!(
                 out,
                 "a /proc for the namespace can't be mounted ({errno}), as in a container that hides parts of \
                  /proc: run it with a full one (docker run --security-opt systempaths=unconfined)"
@@ -91,8 +91,8 @@ enum Kind {
 }
 
 impl NotExecuted {
-    pub(crate) fn of(command: OsString, cause: io::Error) -> Self {
-        let kind = Kind::of(&command, &cause);
+    pub(crate) fn new(command: OsString, cause: io::Error) -> Self {
+        let kind = Kind::new(&command, &cause);
         Self { command, cause, kind }
     }
 
@@ -103,7 +103,7 @@ impl NotExecuted {
 }
 
 impl Kind {
-    fn of(command: &OsStr, cause: &io::Error) -> Self {
+    fn new(command: &OsStr, cause: &io::Error) -> Self {
         // A name without a slash was looked up in PATH: the file is not known here.
         let is_path = command.as_encoded_bytes().contains(&b'/');
         let path = Path::new(command);
@@ -141,22 +141,23 @@ mod tests {
     #[test]
     fn message_names_the_cause_and_the_way_out() {
         let table = [
-            (Step::Namespace, Errno::NOSPC, "max_pid_namespaces"),
-            (Step::UserNamespace, Errno::PERM, "CAP_SYS_ADMIN"),
-            (Step::Mapping, Errno::PERM, "apparmor_restrict_unprivileged_userns"),
-            (Step::Proc, Errno::PERM, "systempaths=unconfined"),
+            (SetupStep::Namespace, Errno::NOSPC, "max_pid_namespaces"),
+            (SetupStep::UserNamespace, Errno::PERM, "CAP_SYS_ADMIN"),
+            (SetupStep::Mapping, Errno::PERM, "apparmor_restrict_unprivileged_userns"),
+            (SetupStep::Proc, Errno::PERM, "systempaths=unconfined"),
         ];
         for (step, errno, way_out) in table {
             let text = NamespaceRefusal { step, errno }.to_string();
             assert!(text.contains(way_out), "{text}");
             assert!(text.contains(&errno.to_string()), "{text}");
         }
-        let text = NamespaceRefusal::of_system(Step::Link, &io::Error::from_raw_os_error(24)).to_string();
+        let text =
+            NamespaceRefusal::of_system(SetupStep::Link, &io::Error::from_raw_os_error(24)).to_string();
         assert!(text.contains("Too many open files"), "{text}");
     }
 
     fn refusal(command: &str, errno: Errno) -> (bool, String) {
-        let refusal = NotExecuted::of(command.into(), errno.into());
+        let refusal = NotExecuted::new(command.into(), errno.into());
         (refusal.is_not_found(), refusal.to_string())
     }
 

@@ -65,7 +65,7 @@ pub enum SignalSource {
 
 /// A caught signal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Caught {
+pub struct ReceivedSignal {
     /// The signal.
     pub signal: Signal,
     /// Whether the kernel sent it, for a key at the terminal or the loss of the terminal.
@@ -138,7 +138,7 @@ impl Signals {
     ///
     /// # Errors
     /// If the system refuses.
-    pub fn hand_over(mut self) -> io::Result<Vec<Caught>> {
+    pub fn hand_over(mut self) -> io::Result<Vec<ReceivedSignal>> {
         let known = unless_ignored(first()).filter_map(|signal| signal.as_raw().try_into().ok());
         known.collect::<SigSet>().thread_block()?;
         Ok(self.pending().unwrap_or_default())
@@ -156,8 +156,8 @@ impl Signals {
     }
 
     /// Returns the signals since the last call, if there are any. Never blocks. Several CHLD may merge into one.
-    pub fn pending(&mut self) -> Option<Vec<Caught>> {
-        let caught = self.0.pending().filter_map(Caught::of).collect::<Vec<_>>();
+    pub fn pending(&mut self) -> Option<Vec<ReceivedSignal>> {
+        let caught = self.0.pending().filter_map(ReceivedSignal::from_origin).collect::<Vec<_>>();
         (!caught.is_empty()).then_some(caught)
     }
 }
@@ -168,8 +168,8 @@ impl AsFd for Signals {
     }
 }
 
-impl Caught {
-    fn of(origin: Origin) -> Option<Self> {
+impl ReceivedSignal {
+    fn from_origin(origin: Origin) -> Option<Self> {
         let signal = signal_of(origin.signal)?;
         let sender = origin.process.and_then(|process| Pid::from_raw(process.pid));
         // The kernel's, for a write beyond the limit of a file. The error of that write says the same.
@@ -224,7 +224,7 @@ impl Terminal {
         Signals::catch_also(self.group.is_none(), if leads_session { &[Signal::TSTP] } else { &[] })
     }
 
-    pub(crate) fn is_stop(self, caught: Caught) -> bool {
+    pub(crate) fn is_stop(self, caught: ReceivedSignal) -> bool {
         caught.signal == Signal::TSTP && self.group.is_some()
     }
 
@@ -241,16 +241,18 @@ impl Terminal {
         self.group
     }
 
-    pub(crate) fn source_of(self, caught: Caught) -> SignalSource {
+    pub(crate) fn source_of(self, caught: ReceivedSignal) -> SignalSource {
         match caught {
-            Caught { from_kernel: true, .. } if self.group.is_some() => SignalSource::Terminal,
+            ReceivedSignal { from_kernel: true, .. } if self.group.is_some() => SignalSource::Terminal,
             // The terminal of a group without a number in this PID namespace.
-            Caught { from_kernel: true, signal: Signal::HUP, .. } => SignalSource::Terminal,
+            ReceivedSignal { from_kernel: true, signal: Signal::HUP, .. } => SignalSource::Terminal,
             // The kernel drops the sender of a signal to a group with members in a lower PID namespace.
-            Caught { sender, .. } if self.group.is_some() && (sender.is_none() || sender == self.session) => {
+            ReceivedSignal { sender, .. }
+                if self.group.is_some() && (sender.is_none() || sender == self.session) =>
+            {
                 SignalSource::Shell
             }
-            Caught { .. } => SignalSource::Process,
+            ReceivedSignal { .. } => SignalSource::Process,
         }
     }
 }
@@ -270,7 +272,7 @@ mod tests {
         poll(&mut [PollFd::new(&signals, PollFlags::IN)], None).unwrap();
         let caught = signals.pending().unwrap();
         // Other tests of this process have children.
-        let ours = Caught { signal: Signal::USR1, from_kernel: false, sender: Some(getpid()) };
+        let ours = ReceivedSignal { signal: Signal::USR1, from_kernel: false, sender: Some(getpid()) };
         assert!(caught.contains(&ours), "{caught:?}");
     }
 

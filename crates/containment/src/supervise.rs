@@ -9,14 +9,14 @@ pub(crate) mod simulated;
 pub(crate) mod spawn;
 
 use crate::{
-    event::{Event, OnEvent},
+    event::{OnEvent, SupervisionEvent},
     launch::HelperError,
     messages::Helper,
-    processes::Ended,
+    processes::ProcessEnd,
     signal_table::{asks_to_stop, signal_of},
     signals::{ForwardedSignal, SignalForCommand},
 };
-use keeper_handle::{Helpers, KeeperHandle, Unproven};
+use keeper_handle::{Helpers, KeeperHandle, UnprovenKeeperEnd};
 use rustix::process::Signal;
 use spawn::{CommandSpec, SpawnError, Starting};
 use std::{ffi::OsString, os::fd::AsFd, pin::Pin, sync::Arc, time::Duration};
@@ -65,7 +65,7 @@ pub struct StopTimeouts {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Supervised {
     /// How the command's own process ended.
-    pub ended: Option<Ended>,
+    pub ended: Option<ProcessEnd>,
     /// When that was noticed.
     pub ended_at: Option<Instant>,
     /// Whether it ended before this supervision began to stop it. The sender of a stop request may have signalled
@@ -74,12 +74,12 @@ pub struct Supervised {
     /// The signals that asked it to stop.
     pub told: Vec<Signal>,
     /// Why the command was killed, if it had not ended before.
-    pub killed: Option<Killed>,
+    pub killed: Option<KillReason>,
 }
 
 /// Why a command was killed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Killed {
+pub enum KillReason {
     /// It did not stop within [`StopTimeouts::stop_timeout`].
     StopTimeout,
     /// [`Controls::kill`] asked for it.
@@ -96,7 +96,7 @@ pub enum SuperviseError {
     Spawn(#[from] SpawnError),
     /// The keeper has died. Processes of the command may still run.
     #[error(transparent)]
-    Unproven(#[from] Unproven),
+    Unproven(#[from] UnprovenKeeperEnd),
 }
 
 /// Starts a command, and supervises it until no process of it is left: [`start`](spawn::start),
@@ -110,7 +110,7 @@ pub async fn supervise<Input: AsFd, Guardian: AsFd>(
     timeouts: StopTimeouts,
     controls: Controls,
 ) -> Result<Supervised, SuperviseError> {
-    let mut supervision = Supervision::of(spawn::start(command)?, clock, timeouts, controls);
+    let mut supervision = Supervision::new(spawn::start(command)?, clock, timeouts, controls);
     match supervision.executed().await {
         Ok(()) => Ok(supervision.run().await?),
         Err(refusal) => {
@@ -124,7 +124,7 @@ impl Supervised {
     /// Returns the signal that killed the command, if it asks to stop and the supervisor did not forward it. Then a
     /// terminal, a shell or a service manager has signalled all processes, and the command was faster.
     pub fn stopped_unasked(&self, stop_signal: Option<Signal>) -> Option<Signal> {
-        let Some(Ended::Signalled(number)) = self.ended else { return None };
+        let Some(ProcessEnd::Signalled(number)) = self.ended else { return None };
         let may_ask =
             |signal: &Signal| asks_to_stop(*signal) || *signal == Signal::HUP || Some(*signal) == stop_signal;
         signal_of(number).filter(|signal| may_ask(signal) && !self.told.contains(signal))
@@ -132,7 +132,7 @@ impl Supervised {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Phase {
+enum SupervisionPhase {
     Working,
     PreStopping {
         until: Instant,
@@ -146,9 +146,9 @@ enum Phase {
     },
 }
 
-type PreStop = Pin<Box<dyn Future<Output = Result<Ended, HelperError>> + Send>>;
+type PreStop = Pin<Box<dyn Future<Output = Result<ProcessEnd, HelperError>> + Send>>;
 
-async fn pre_stop_of(running: &mut Option<PreStop>) -> Result<Ended, HelperError> {
+async fn pre_stop_of(running: &mut Option<PreStop>) -> Result<ProcessEnd, HelperError> {
     match running {
         Some(running) => running.await,
         None => std::future::pending().await,
@@ -165,7 +165,7 @@ pub struct Supervision {
     clock: Arc<dyn Clock>,
     timeouts: StopTimeouts,
     controls: Controls,
-    phase: Phase,
+    phase: SupervisionPhase,
     /// Signals that wait for the pre-stop helper.
     held: Vec<ForwardedSignal>,
     /// When the deadline is sent again that the keeper has not confirmed, and the pause before that.
@@ -175,11 +175,16 @@ pub struct Supervision {
 
 impl Supervision {
     /// Supervises a command that was [started](spawn::start), and its helpers.
-    pub fn of(starting: Starting, clock: Arc<dyn Clock>, timeouts: StopTimeouts, controls: Controls) -> Self {
+    pub fn new(
+        starting: Starting,
+        clock: Arc<dyn Clock>,
+        timeouts: StopTimeouts,
+        controls: Controls,
+    ) -> Self {
         let Starting { keeper, helpers, on_event, command, .. } = starting;
         let outcome =
             Supervised { ended: None, ended_at: None, by_itself: false, told: Vec::new(), killed: None };
-        let phase = Phase::Working;
+        let phase = SupervisionPhase::Working;
         let held = Vec::new();
         let repeat = None;
         Self { command, keeper, helpers, on_event, clock, timeouts, controls, phase, held, repeat, outcome }
@@ -197,7 +202,7 @@ impl Supervision {
     pub async fn executed(&mut self) -> Result<(), SpawnError> {
         loop {
             if let Some(executed) = self.keeper.executed() {
-                return executed.map_err(|refusal| SpawnError::of(&self.command, refusal));
+                return executed.map_err(|refusal| SpawnError::new(&self.command, refusal));
             }
             let wake_at = self.wake_at();
             tokio::select! {
@@ -235,11 +240,11 @@ impl Supervision {
     /// Supervises until the keeper has proven that no process of the command is left.
     ///
     /// # Errors
-    /// [`Unproven`] if the keeper has died: processes of the command may still run.
+    /// [`UnprovenKeeperEnd`] if the keeper has died: processes of the command may still run.
     ///
     /// # Cancel safety
     /// Not cancel safe: dropped, the keeper kills everything, and nothing waits for that.
-    pub async fn run(mut self) -> Result<Supervised, Unproven> {
+    pub async fn run(mut self) -> Result<Supervised, UnprovenKeeperEnd> {
         // Dropping it kills the helper.
         let mut pre_stop = None;
         loop {
@@ -253,13 +258,13 @@ impl Supervision {
                 biased;
                 () = self.keeper.changed() => {}
                 () = self.controls.kill.cancelled(), if !self.is_killing() => {
-                    self.kill_for(Killed::SecondRequest);
+                    self.kill_for(KillReason::SecondRequest);
                 }
                 // Signals that a lagging receiver missed merge, as pending signals do.
                 Ok(SignalForCommand { passed, asks }) = self.controls.signals.recv() => {
                     self.pass_on(passed, asks);
                 }
-                () = self.controls.stop.cancelled(), if self.phase == Phase::Working => {
+                () = self.controls.stop.cancelled(), if self.phase == SupervisionPhase::Working => {
                     pre_stop = self.stop();
                 }
                 outcome = pre_stop_of(&mut pre_stop), if self.is_pre_stopping() => {
@@ -275,16 +280,16 @@ impl Supervision {
                     });
                 }
                 () = self.clock.sleep_until(wake_at) => match self.phase {
-                    Phase::PreStopping { .. } => {
+                    SupervisionPhase::PreStopping { .. } => {
                         pre_stop = None;
                         self.tell_after(Err(HelperError::TooLong));
                     }
-                    Phase::Stopping { until } if self.clock.now() >= until => {
-                        self.kill_for(Killed::StopTimeout);
+                    SupervisionPhase::Stopping { until } if self.clock.now() >= until => {
+                        self.kill_for(KillReason::StopTimeout);
                     }
-                    Phase::Working | Phase::Stopping { .. } => self.kill_for(Killed::Deadline),
-                    Phase::Killing { .. } => {
-                        self.phase = Phase::Killing { answer_by: Instant::NEVER };
+                    SupervisionPhase::Working | SupervisionPhase::Stopping { .. } => self.kill_for(KillReason::Deadline),
+                    SupervisionPhase::Killing { .. } => {
+                        self.phase = SupervisionPhase::Killing { answer_by: Instant::NEVER };
                         self.keeper.give_up();
                     }
                 }
@@ -303,10 +308,10 @@ impl Supervision {
         }
     }
 
-    fn has_ended(&mut self, ended: Ended) {
+    fn has_ended(&mut self, ended: ProcessEnd) {
         (self.outcome.ended, self.outcome.ended_at) = (Some(ended), Some(self.clock.now()));
         // A signal may have reached the command before its request to stop arrives here.
-        self.outcome.by_itself = self.phase == Phase::Working && self.outcome.told.is_empty();
+        self.outcome.by_itself = self.phase == SupervisionPhase::Working && self.outcome.told.is_empty();
     }
 
     /// Returns when the present phase ends. Always shortly before the kill deadline: at the deadline the
@@ -315,11 +320,13 @@ impl Supervision {
         let deadline = self.controls.deadline.borrow_and_update().unwrap_or(Instant::NEVER);
         let before_deadline = deadline.before(self.timeouts.killing);
         match self.phase {
-            Phase::PreStopping { until } => until.min(before_deadline.before(self.timeouts.least_to_stop)),
-            Phase::Stopping { until } => until.min(before_deadline),
-            Phase::Working => before_deadline,
-            Phase::Killing { .. } if self.keeper.kills() => Instant::NEVER,
-            Phase::Killing { answer_by } => answer_by,
+            SupervisionPhase::PreStopping { until } => {
+                until.min(before_deadline.before(self.timeouts.least_to_stop))
+            }
+            SupervisionPhase::Stopping { until } => until.min(before_deadline),
+            SupervisionPhase::Working => before_deadline,
+            SupervisionPhase::Killing { .. } if self.keeper.kills() => Instant::NEVER,
+            SupervisionPhase::Killing { answer_by } => answer_by,
         }
     }
 
@@ -334,18 +341,18 @@ impl Supervision {
     }
 
     fn is_killing(&self) -> bool {
-        matches!(self.phase, Phase::Killing { .. })
+        matches!(self.phase, SupervisionPhase::Killing { .. })
     }
 
     fn is_pre_stopping(&self) -> bool {
-        matches!(self.phase, Phase::PreStopping { .. })
+        matches!(self.phase, SupervisionPhase::PreStopping { .. })
     }
 
     fn pass_on(&mut self, passed: ForwardedSignal, asks: bool) {
         if asks {
             self.outcome.told.push(passed.signal);
         }
-        let comes_first = self.phase == Phase::Working && self.helpers.has(Helper::PreStop);
+        let comes_first = self.phase == SupervisionPhase::Working && self.helpers.has(Helper::PreStop);
         if asks && !passed.delivered && (comes_first || self.is_pre_stopping()) {
             self.held.push(passed);
         } else if self.outcome.ended.is_none() {
@@ -355,14 +362,14 @@ impl Supervision {
 
     fn stop(&mut self) -> Option<PreStop> {
         if !self.helpers.has(Helper::PreStop) {
-            self.tell();
+            self.request_stop();
             return None;
         }
         let now = self.clock.now();
-        self.phase = Phase::PreStopping { until: now.after(self.timeouts.pre_stop_timeout) };
+        self.phase = SupervisionPhase::PreStopping { until: now.after(self.timeouts.pre_stop_timeout) };
         if self.wake_at() <= now {
-            self.on_event.report(Event::NoTimeForPreStop);
-            self.tell();
+            self.on_event.report(SupervisionEvent::NoTimeForPreStop);
+            self.request_stop();
             return None;
         }
         let (helpers, clock) = (Arc::clone(&self.helpers), Arc::clone(&self.clock));
@@ -370,15 +377,15 @@ impl Supervision {
         Some(Box::pin(async move { helpers.run(Helper::PreStop, &clock, Instant::NEVER).await }))
     }
 
-    fn tell_after(&mut self, pre_stop: Result<Ended, HelperError>) {
+    fn tell_after(&mut self, pre_stop: Result<ProcessEnd, HelperError>) {
         match pre_stop {
-            Ok(Ended::Exited(0)) => {}
-            outcome => self.on_event.report(Event::PreStopFailed(outcome)),
+            Ok(ProcessEnd::Exited(0)) => {}
+            outcome => self.on_event.report(SupervisionEvent::PreStopFailed(outcome)),
         }
-        self.tell();
+        self.request_stop();
     }
 
-    fn tell(&mut self) {
+    fn request_stop(&mut self) {
         self.begin_stopping();
         let held = std::mem::take(&mut self.held);
         held.into_iter().for_each(|passed| self.keeper.pass_on(passed));
@@ -397,13 +404,13 @@ impl Supervision {
     }
 
     fn stop_leftovers(&mut self) {
-        if self.phase == Phase::Working || self.is_pre_stopping() {
+        if self.phase == SupervisionPhase::Working || self.is_pre_stopping() {
             self.begin_stopping();
         }
         self.keeper.terminate_rest(self.outcome.by_itself);
     }
 
-    fn kill_for(&mut self, reason: Killed) {
+    fn kill_for(&mut self, reason: KillReason) {
         if self.outcome.ended.is_none() {
             self.outcome.killed = Some(reason);
         }
@@ -411,11 +418,11 @@ impl Supervision {
     }
 
     fn begin_killing(&mut self) {
-        self.phase = Phase::Killing { answer_by: self.clock.now().after(KEEPER_ANSWERS) };
+        self.phase = SupervisionPhase::Killing { answer_by: self.clock.now().after(KEEPER_ANSWERS) };
         self.keeper.kill();
     }
 
     fn begin_stopping(&mut self) {
-        self.phase = Phase::Stopping { until: self.clock.now().after(self.timeouts.stop_timeout) };
+        self.phase = SupervisionPhase::Stopping { until: self.clock.now().after(self.timeouts.stop_timeout) };
     }
 }

@@ -4,8 +4,8 @@
 use crate::{
     containment::Containment,
     launch::{self, Accepted, StageError},
-    link::{Link, Received},
-    messages::{Note, ToGuardian, ToSupervisor},
+    link::{Link, LinkMessage},
+    messages::{DeathNotice, ToGuardian, ToSupervisor},
     processes::ForeignProcFs,
 };
 use rustix::{
@@ -78,7 +78,7 @@ pub struct Guardian(Arc<Link<ToGuardian, ToSupervisor>>);
 impl Guardian {
     /// Sends a note to the guardian's caller. Never blocks. The note is lost if the guardian has not read its
     /// messages for long, or is gone.
-    pub fn note(&self, note: Note) {
+    pub fn note(&self, note: DeathNotice) {
         let _ = self.0.send(&ToGuardian::Note(note));
     }
 
@@ -93,7 +93,7 @@ impl Guardian {
     }
 
     /// Returns the guardian's next message, if there is one. Never blocks.
-    pub fn receive(&self) -> Option<Received<ToSupervisor>> {
+    pub fn receive(&self) -> Option<LinkMessage<ToSupervisor>> {
         self.0.receive()
     }
 }
@@ -163,7 +163,7 @@ pub struct GuardianWatch {
     thread: JoinHandle<()>,
 }
 
-struct Watch<OnDeath> {
+struct GuardianWatchTask<OnDeath> {
     guardian: Arc<OwnedFd>,
     done: Arc<OwnedFd>,
     containment: Containment,
@@ -185,7 +185,7 @@ impl GuardianWatch {
         deadline: watch::Receiver<Option<Instant>>,
     ) -> io::Result<Self> {
         let done = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
-        let watch = Watch {
+        let watch = GuardianWatchTask {
             guardian: Arc::clone(&guardian),
             done: Arc::clone(&done),
             containment,
@@ -207,7 +207,7 @@ impl GuardianWatch {
     }
 }
 
-impl<OnDeath: FnOnce()> Watch<OnDeath> {
+impl<OnDeath: FnOnce()> GuardianWatchTask<OnDeath> {
     fn keep(self) {
         let mut fds = [PollFd::new(&self.guardian, PollFlags::IN), PollFd::new(&self.done, PollFlags::IN)];
         while poll(&mut fds, None) == Err(Errno::INTR) {}

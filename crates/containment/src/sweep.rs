@@ -6,7 +6,7 @@
 
 use crate::{
     containment::Containment,
-    event::Event,
+    event::SupervisionEvent,
     processes::{Reap, Reaped, reap, wait_for_any},
 };
 use rustix::{
@@ -79,13 +79,13 @@ fn kill_descendants(containment: &Containment) -> Vec<Pid> {
 pub fn end_all(
     containment: &Containment,
     mut on_reaped: impl FnMut(Reaped),
-    mut on_event: impl FnMut(Event),
+    mut on_event: impl FnMut(SupervisionEvent),
 ) {
     let mut out_of_reach_report = OutOfReachReport::default();
     while let Sweep::Waiting { out_of_reach } = sweep(containment, &mut on_reaped) {
         let processes = out_of_reach_report.about(out_of_reach);
         if !processes.is_empty() {
-            on_event(Event::OutOfReach(processes));
+            on_event(SupervisionEvent::OutOfReach(processes));
         }
         wait_for_any();
     }

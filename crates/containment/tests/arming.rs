@@ -10,8 +10,8 @@ use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 use vvm_clock::{Clock, Instant};
 use vvm_containment::{
-    Controls, Ended, Killed, Order, SignalForCommand, SimulatedKeeper, StopTimeouts, Supervised, Supervision,
-    Unproven,
+    Controls, KeeperOrder, KillReason, ProcessEnd, SignalForCommand, SimulatedKeeper, StopTimeouts,
+    Supervised, Supervision, UnprovenKeeperEnd,
 };
 
 struct Scene {
@@ -58,7 +58,7 @@ impl Scene {
     fn supervised(
         self,
         plays: impl AsyncFnOnce(SimulatedKeeper, &MockClock, &watch::Sender<Option<Instant>>),
-    ) -> Result<Supervised, Unproven> {
+    ) -> Result<Supervised, UnprovenKeeperEnd> {
         let Self { clock, deadline, keeper, mut supervision, _signals, .. } = self;
         let passes = Arc::clone(&clock);
         let mut runtime = tokio::runtime::Builder::new_current_thread();
@@ -73,7 +73,7 @@ impl Scene {
 
 async fn sent(keeper: &mut SimulatedKeeper) -> Option<Instant> {
     match keeper.order().await {
-        Some(Order::Deadline(deadline)) => deadline,
+        Some(KeeperOrder::Deadline(deadline)) => deadline,
         other => panic!("{other:?}"),
     }
 }
@@ -120,8 +120,8 @@ fn command_of_a_keeper_that_confirms_nothing_is_killed_before_the_deadline() {
         deadline.send_replace(Some(at));
         loop {
             match keeper.order().await {
-                Some(Order::Deadline(sent)) => assert_eq!(sent, Some(at)),
-                Some(Order::Kill) => break,
+                Some(KeeperOrder::Deadline(sent)) => assert_eq!(sent, Some(at)),
+                Some(KeeperOrder::Kill) => break,
                 other => panic!("{other:?}"),
             }
         }
@@ -129,7 +129,7 @@ fn command_of_a_keeper_that_confirms_nothing_is_killed_before_the_deadline() {
         assert_eq!(*in_force.borrow(), None);
         keeper.ends_without_processes();
     });
-    assert_eq!(ended.unwrap().killed, Some(Killed::Deadline));
+    assert_eq!(ended.unwrap().killed, Some(KillReason::Deadline));
 }
 
 /// Shows I10 and I4.
@@ -137,10 +137,10 @@ fn command_of_a_keeper_that_confirms_nothing_is_killed_before_the_deadline() {
 fn execution_that_hangs_delays_neither_a_stop_nor_the_deadline() {
     let scene = Scene::of(SimulatedKeeper::begin);
     let stop = scene.stop.clone();
-    let term = Ended::Signalled(Signal::TERM.as_raw());
+    let term = ProcessEnd::Signalled(Signal::TERM.as_raw());
     let stopped = scene.supervised(async |mut keeper, _, _| {
         stop.cancel();
-        assert_eq!(keeper.order().await, Some(Order::Signal(Signal::TERM)));
+        assert_eq!(keeper.order().await, Some(KeeperOrder::Signal(Signal::TERM)));
         keeper.command_ended(term);
         keeper.ends_without_processes();
     });
@@ -151,11 +151,11 @@ fn execution_that_hangs_delays_neither_a_stop_nor_the_deadline() {
         deadline.send_replace(Some(at));
         assert_eq!(sent(&mut keeper).await, Some(at));
         keeper.in_force(Some(at));
-        assert_eq!(keeper.order().await, Some(Order::Kill));
+        assert_eq!(keeper.order().await, Some(KeeperOrder::Kill));
         assert_eq!(clock.now(), at.before(KILLING));
         keeper.ends_without_processes();
     });
-    assert_eq!(killed.unwrap().killed, Some(Killed::Deadline));
+    assert_eq!(killed.unwrap().killed, Some(KillReason::Deadline));
 }
 
 /// Shows I6.
@@ -164,9 +164,9 @@ fn supervision_of_a_command_that_has_ended_lasts_until_nothing_of_it_is_left() {
     let scene = Scene::of_a_standby();
     let is_proven = Cell::new(false);
     let ended = scene.supervised(async |mut keeper, _, _| {
-        keeper.command_ended(Ended::Exited(0));
-        assert_eq!(keeper.order().await, Some(Order::TellRest));
-        assert_eq!(keeper.order().await, Some(Order::Kill), "the rest has the stop timeout");
+        keeper.command_ended(ProcessEnd::Exited(0));
+        assert_eq!(keeper.order().await, Some(KeeperOrder::TellRest));
+        assert_eq!(keeper.order().await, Some(KeeperOrder::Kill), "the rest has the stop timeout");
         keeper.kills();
         is_proven.set(true);
         keeper.ends_without_processes();

@@ -11,8 +11,8 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use vvm_clock::{Clock, Instant, SystemClock};
 use vvm_containment::{
-    CommandSpec, Containment, Controls, Ended, Family, HelperLines, Level, OnEvent, StopTimeouts, Supervised,
-    Supervision, Supervisor, Wanted, guard, spawn, stage, supervise,
+    CommandSpec, Containment, Controls, Family, HelperLines, Level, OnEvent, ProcessEnd, RequestedLevel,
+    StopTimeouts, Supervised, Supervision, Supervisor, guard, spawn, stage, supervise,
 };
 
 const ROUNDS: u8 = 200;
@@ -33,11 +33,11 @@ fn main() -> ExitCode {
         Some("member") => run_member(),
         Some("armed") => run_armed(),
         _ => {
-            supervise_in(Containment::establish(Wanted::Exactly(Level::Guardian)).unwrap(), "rounds");
+            supervise_in(Containment::establish(RequestedLevel::Exactly(Level::Guardian)).unwrap(), "rounds");
             println!("{ROUNDS} rounds: no status taken, nothing left");
-            supervise_in(Containment::establish(Wanted::Exactly(Level::Guardian)).unwrap(), "armed");
+            supervise_in(Containment::establish(RequestedLevel::Exactly(Level::Guardian)).unwrap(), "armed");
             println!("an armed keeper: confirms each deadline");
-            match Containment::establish(Wanted::Exactly(Level::ControlGroup)) {
+            match Containment::establish(RequestedLevel::Exactly(Level::ControlGroup)) {
                 Ok(containment) => {
                     supervise_in(containment, "member");
                     println!("a member of the group that is no descendant: killed before the end is told");
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
 /// Runs this program again as a supervisor. Returns only when no descendant of it is left.
 fn supervise_in(containment: Containment, what: &str) {
     let ended = guard(vec![what.into()], &[], containment, |heard| println!("{heard:?}")).unwrap();
-    assert_eq!(ended.supervisor, Some(Ended::Exited(0)));
+    assert_eq!(ended.supervisor, Some(ProcessEnd::Exited(0)));
 }
 
 /// A keeper that was started without a deadline confirms each one that it gets later (I4).
@@ -66,7 +66,7 @@ fn run_armed() {
         let spec = spec(supervisor, &command, deadline.clone());
         let controls = Controls { signals, stop: stop.clone(), stop_signal: None, kill, deadline };
         let starting = spawn(&spec).unwrap();
-        let mut supervision = Supervision::of(starting, Arc::clone(&clock), AT_ONCE, controls);
+        let mut supervision = Supervision::new(starting, Arc::clone(&clock), AT_ONCE, controls);
         supervision.executed().await.unwrap();
         let mut in_force = supervision.in_force();
         let arming = async {
@@ -80,7 +80,7 @@ fn run_armed() {
             stop.cancel();
         };
         let (ended, ()) = tokio::join!(supervision.run(), arming);
-        assert_eq!(ended.unwrap().ended, Some(Ended::Signalled(15)));
+        assert_eq!(ended.unwrap().ended, Some(ProcessEnd::Signalled(15)));
     });
 }
 
@@ -105,7 +105,7 @@ fn run_member() {
              echo > {joined}; exec sleep 1000"
         );
         let mut member = Command::new("sh").args(["-c", &member]).kill_on_drop(true).spawn().unwrap();
-        assert_eq!(tree(supervisor, &command).await.ended, Some(Ended::Exited(7)));
+        assert_eq!(tree(supervisor, &command).await.ended, Some(ProcessEnd::Exited(7)));
         // It was killed before, and is only to be reaped.
         let proc = std::fs::read_to_string(format!("/proc/{}/stat", member.id().unwrap()));
         let is_dead = proc.map_or(true, |stat| stat.contains(") Z "));
@@ -130,7 +130,7 @@ fn run_rounds() {
             for status in [first, second] {
                 assert_eq!(status.unwrap().code(), Some(i32::from(round)));
             }
-            assert_eq!(tree.ended, Some(Ended::Exited(7)));
+            assert_eq!(tree.ended, Some(ProcessEnd::Exited(7)));
             let left = Family::of_this_process().unwrap().descendants();
             assert!(left.is_empty(), "round {round}: {left:?}");
         }

@@ -28,8 +28,8 @@ use std::{
 };
 use vvm_clock::{Instant, SystemClock};
 use vvm_containment::{
-    Containment, Ended, Event, Family, GuardEnded, GuardReport, GuardedTrigger, Level, OWN_BINARY,
-    Supervisor, Wanted, ends_by, guard, stage,
+    Containment, Family, GuardEnded, GuardReport, GuardedTrigger, Level, OWN_BINARY, ProcessEnd,
+    RequestedLevel, SupervisionEvent, Supervisor, ends_by, guard, stage,
 };
 use vvm_deadman::{Subject, Trigger};
 
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
 }
 
 fn guarded(arguments: &[&OsStr], on_report: impl FnMut(GuardReport)) -> GuardEnded {
-    let containment = Containment::establish(Wanted::Exactly(Level::Guardian)).unwrap();
+    let containment = Containment::establish(RequestedLevel::Exactly(Level::Guardian)).unwrap();
     guard(arguments.iter().map(Into::into).collect(), &[], containment, on_report).unwrap()
 }
 
@@ -86,7 +86,7 @@ fn outlive_a_deadline() {
 /// Shows I4.
 fn supervisor_that_outlives_its_deadline_is_killed() {
     let ended = guarded(&["stage-overdue".as_ref()], |report| panic!("{report:?}"));
-    assert_eq!(ended.supervisor, Some(Ended::Signalled(Signal::KILL.as_raw())));
+    assert_eq!(ended.supervisor, Some(ProcessEnd::Signalled(Signal::KILL.as_raw())));
     assert!(ended.proven && ended.deadline_passed);
     assert!(ended.deadline.is_some_and(|deadline| deadline <= ended.reaped_at));
     println!("a supervisor that outlives its deadline is killed");
@@ -117,13 +117,13 @@ fn finish_and_hang() {
 
 fn supervisor_that_hangs_in_the_kernel_is_left_behind() {
     let ended = guarded(&["stage-hanging".as_ref()], |report| panic!("{report:?}"));
-    assert_eq!((ended.supervisor, ended.proven), (Some(Ended::Exited(0)), true), "it did not hang");
+    assert_eq!((ended.supervisor, ended.proven), (Some(ProcessEnd::Exited(0)), true), "it did not hang");
     let Some(folder) = freezer() else {
         return println!("left behind: not tried, for want of root or the freezer of cgroup version 1");
     };
     let (mut left, began) = (None, SystemClock::read());
     let ended = guarded(&["stage-hanging".as_ref(), folder.as_os_str()], |report| match report {
-        GuardReport::Event(Event::LeftBehind(process)) => left = Some(process),
+        GuardReport::Event(SupervisionEvent::LeftBehind(process)) => left = Some(process),
         report => panic!("{report:?}"),
     });
     let family = Family::of_this_process().unwrap();

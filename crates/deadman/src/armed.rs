@@ -56,9 +56,9 @@ pub enum ArmError {
 
 /// The set of a process's kill deadlines. Clones share it. Dropping the last clone disarms nothing (I4).
 #[derive(Clone)]
-pub struct Deadman(Arc<Shared>);
+pub struct Deadman(Arc<SharedSet>);
 
-struct Shared {
+struct SharedSet {
     trigger: Arc<dyn Trigger>,
     set: Mutex<Set>,
 }
@@ -68,8 +68,8 @@ struct Set {
     deadlines: Slab<Deadline>,
     /// Contains the current place of each deadline. Outdated places, of deadlines that moved or ended, stay
     /// until they are the first or too many.
-    order: Order,
-    triggered: Option<Place>,
+    order: DeadlineOrder,
+    triggered: Option<DeadlineEntry>,
 }
 
 struct Deadline {
@@ -86,19 +86,19 @@ struct Deadline {
 /// ignore it.
 #[must_use = "an armed deadline ends the process unless its owner confirms or disarms it"]
 #[derive(Debug)]
-pub struct Armed {
+pub struct ArmedDeadline {
     id: usize,
     generation: u64,
 }
 
-/// The next generation, unique over all sets: a wrong set does not find the deadline of an [`Armed`].
+/// The next generation, unique over all sets: a wrong set does not find the deadline of an [`ArmedDeadline`].
 static NEXT_GENERATION: AtomicU64 = AtomicU64::new(0);
 
 impl Deadman {
     /// Returns a set that passes its earliest deadline to `trigger`. Two sets must not share a trigger,
     /// because each would overwrite the other's deadline.
     pub fn with_trigger(trigger: Arc<dyn Trigger>) -> Self {
-        Self(Arc::new(Shared { trigger, set: Mutex::new(Set::default()) }))
+        Self(Arc::new(SharedSet { trigger, set: Mutex::new(Set::default()) }))
     }
 
     /// Returns the current time on the clock of the deadlines.
@@ -110,19 +110,19 @@ impl Deadman {
     ///
     /// # Errors
     /// [`ArmError::Passed`] and [`ArmError::Kernel`]. Nothing is armed then.
-    pub fn arm(&self, subject: Subject, at: Instant) -> Result<Armed, ArmError> {
+    pub fn arm(&self, subject: Subject, at: Instant) -> Result<ArmedDeadline, ArmError> {
         let mut set = self.lock();
         if self.now() >= at {
             return Err(ArmError::Passed);
         }
         let generation = NEXT_GENERATION.fetch_add(1, Ordering::Relaxed);
         let id = set.deadlines.insert(Deadline { at, is_final: false, generation, subject });
-        set.order.insert(Place { at, generation, id });
+        set.order.insert(DeadlineEntry { at, generation, id });
         if let Err(cause) = self.set_trigger(&mut set) {
             set.deadlines.remove(id);
             return Err(ArmError::Kernel(cause));
         }
-        Ok(Armed { id, generation })
+        Ok(ArmedDeadline { id, generation })
     }
 
     /// Moves deadlines later. Call it only for renewals that the storage has confirmed (I3, I4). A batch
@@ -130,7 +130,7 @@ impl Deadman {
     ///
     /// It ignores an instant that is not later, and every instant for a deadline that has passed or was
     /// [tightened](Self::tighten). `batch` is iterated under the lock, and must not call the set.
-    pub fn confirm<'armed>(&self, batch: impl IntoIterator<Item = (&'armed Armed, Instant)>) {
+    pub fn confirm<'armed>(&self, batch: impl IntoIterator<Item = (&'armed ArmedDeadline, Instant)>) {
         let mut set = self.lock();
         let now = self.now();
         for (armed, new) in batch {
@@ -141,7 +141,7 @@ impl Deadman {
 
     /// Moves a deadline earlier, because its leadership is lost, and makes it final: no confirmation moves
     /// it, and only [`disarm`](Self::disarm) ends it (I4). An instant that is not earlier does not move it.
-    pub fn tighten(&self, armed: &Armed, at: Instant) {
+    pub fn tighten(&self, armed: &ArmedDeadline, at: Instant) {
         let mut set = self.lock();
         if let Some(deadline) = set.find(armed) {
             deadline.is_final = true;
@@ -151,7 +151,7 @@ impl Deadman {
     }
 
     /// Ends a deadline. Call it only after the work under the leadership has stopped.
-    pub fn disarm(&self, armed: Armed) {
+    pub fn disarm(&self, armed: ArmedDeadline) {
         let mut set = self.lock();
         if set.find(&armed).is_some() {
             set.deadlines.remove(armed.id);
@@ -191,18 +191,18 @@ impl Deadman {
 
 impl Set {
     /// The generation protects the next deadline at the same index from an outdated value.
-    fn find(&mut self, armed: &Armed) -> Option<&mut Deadline> {
+    fn find(&mut self, armed: &ArmedDeadline) -> Option<&mut Deadline> {
         self.deadlines.get_mut(armed.id).filter(|deadline| deadline.generation == armed.generation)
     }
 
-    fn shift(&mut self, armed: &Armed, new: Instant, moves: impl Fn(&Deadline) -> bool) {
+    fn shift(&mut self, armed: &ArmedDeadline, new: Instant, moves: impl Fn(&Deadline) -> bool) {
         let Some(deadline) = self.find(armed).filter(|deadline| moves(deadline)) else { return };
         deadline.at = new;
-        self.order.insert(Place { at: new, generation: armed.generation, id: armed.id });
+        self.order.insert(DeadlineEntry { at: new, generation: armed.generation, id: armed.id });
     }
 
     /// Returns the place of the earliest deadline: the first one that is not outdated (I4).
-    fn earliest(&mut self) -> Option<Place> {
+    fn earliest(&mut self) -> Option<DeadlineEntry> {
         self.prune();
         while let Some(first) = self.order.first() {
             let deadline = self.deadlines.get(first.id);
@@ -222,7 +222,7 @@ impl Set {
         }
         let places = self.deadlines.iter();
         self.order = places
-            .map(|(id, deadline)| Place { at: deadline.at, generation: deadline.generation, id })
+            .map(|(id, deadline)| DeadlineEntry { at: deadline.at, generation: deadline.generation, id })
             .collect();
     }
 }
@@ -240,7 +240,7 @@ impl fmt::Debug for Deadman {
 /// A deadline's place in the order. Deadlines of one instant are ordered by generation. The generation also
 /// distinguishes a deadline from a later one at the same index.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Place {
+struct DeadlineEntry {
     at: Instant,
     generation: u64,
     id: usize,
@@ -250,16 +250,16 @@ struct Place {
 ///
 /// A deadline that moves gets a second place. The set recognises the outdated one when it is the first.
 #[derive(Default)]
-struct Order {
+struct DeadlineOrder {
     /// Places that came in ascending order, as those of renewals with one TTL do. With 100,000 places, cache
     /// misses dominate the cost of a heap, and a queue has none.
-    in_order: VecDeque<Place>,
+    in_order: VecDeque<DeadlineEntry>,
     /// Places that came before the last one of `in_order`.
-    others: BinaryHeap<Reverse<Place>>,
+    others: BinaryHeap<Reverse<DeadlineEntry>>,
 }
 
-impl Order {
-    fn insert(&mut self, place: Place) {
+impl DeadlineOrder {
+    fn insert(&mut self, place: DeadlineEntry) {
         if self.in_order.back().is_none_or(|last| *last < place) {
             self.in_order.push_back(place);
         } else {
@@ -267,7 +267,7 @@ impl Order {
         }
     }
 
-    fn first(&self) -> Option<Place> {
+    fn first(&self) -> Option<DeadlineEntry> {
         let other = self.others.peek().map(|Reverse(place)| *place);
         self.in_order.front().copied().into_iter().chain(other).min()
     }
@@ -285,9 +285,9 @@ impl Order {
     }
 }
 
-impl FromIterator<Place> for Order {
-    fn from_iter<Places: IntoIterator<Item = Place>>(places: Places) -> Self {
-        let mut sorted: Vec<Place> = places.into_iter().collect();
+impl FromIterator<DeadlineEntry> for DeadlineOrder {
+    fn from_iter<Places: IntoIterator<Item = DeadlineEntry>>(places: Places) -> Self {
+        let mut sorted: Vec<DeadlineEntry> = places.into_iter().collect();
         sorted.sort_unstable();
         Self { in_order: sorted.into(), others: BinaryHeap::new() }
     }

@@ -18,7 +18,7 @@
 //! # }
 //! ```
 //!
-//! - [`Deadman`], [`Armed`], [`Subject`]: a set of deadlines; the earliest one acts (I4).
+//! - [`Deadman`], [`ArmedDeadline`], [`Subject`]: a set of deadlines; the earliest one acts (I4).
 //! - [`SystemTrigger`]: a thread and a kernel timer that end the process.
 //! - [`Trigger`]: the trait between them, for a host that also informs a guardian, and for tests.
 //! - [`ArmError`], [`EXIT_STATUS`], [`SECOND_LAYER_BEHIND`]: errors, and how the process ends.
@@ -34,7 +34,7 @@ pub mod recording;
 #[allow(unsafe_code, reason = "POSIX timers, the signal mask and `_exit` have no safe interface")]
 mod system;
 
-pub use armed::{ArmError, Armed, Deadman, Subject, Trigger};
+pub use armed::{ArmError, ArmedDeadline, Deadman, Subject, Trigger};
 #[cfg(target_os = "linux")]
 pub use system::KernelTimer;
 pub use system::{EXIT_STATUS, SECOND_LAYER_BEHIND, SystemTrigger};

@@ -14,11 +14,11 @@ use vvm_clock::{Clock, Instant};
 #[derive(Debug)]
 pub struct RecordingTrigger {
     clock: Arc<dyn Clock>,
-    record: Mutex<Record>,
+    record: Mutex<RecordedCalls>,
 }
 
 #[derive(Debug, Default)]
-struct Record {
+struct RecordedCalls {
     earliest: Option<(Instant, Subject)>,
     has_fired: bool,
     fired: Vec<(Instant, Subject)>,
@@ -59,12 +59,12 @@ impl RecordingTrigger {
     }
 
     /// Ignores poison, because no foreign code runs under the lock.
-    fn record(&self) -> MutexGuard<'_, Record> {
+    fn record(&self) -> MutexGuard<'_, RecordedCalls> {
         self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Record {
+impl RecordedCalls {
     fn fire_due(&mut self, now: Instant) -> bool {
         let Some((at, subject)) = self.earliest.as_ref().filter(|(at, _)| *at <= now && !self.has_fired)
         else {

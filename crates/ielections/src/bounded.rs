@@ -4,11 +4,11 @@
 use crate::env::panic_message;
 use futures_util::future::{AbortRegistration, Abortable, Either, FutureExt, select};
 use std::{panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Duration};
-use vvm_clock::{Clock, Span};
+use vvm_clock::{Clock, DisplayDuration};
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoAnswer {
-    #[error("no answer within {}", Span(*.0))]
+    #[error("no answer within {}", DisplayDuration(*.0))]
     TimedOut(Duration),
     #[error("the storage driver panicked: {0}")]
     Panicked(String),

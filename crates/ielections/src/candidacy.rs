@@ -1,6 +1,6 @@
 use crate::{Epoch, Holder, Incarnation, Ttl, storage::Cause};
 use std::{fmt::Display, time::Duration};
-use vvm_clock::Span;
+use vvm_clock::DisplayDuration;
 use vvm_deadman::ArmError;
 
 /// The slots that a candidate campaigns for, and its terms.
@@ -93,7 +93,7 @@ pub enum AcquireError {
     #[error("the candidacy names no slot: name at least one")]
     NoSlots,
     /// The TTL is shorter than the storage's round trips allow.
-    #[error("a TTL of {} is too short for this storage: at least {}", Span(*ttl), Span(*least))]
+    #[error("a TTL of {} is too short for this storage: at least {}", DisplayDuration(*ttl), DisplayDuration(*least))]
     TtlTooShort {
         /// The TTL of the candidacy.
         ttl: Duration,

@@ -10,7 +10,7 @@ mod campaigning;
 mod leading;
 
 use crate::{AcquireError, Candidacy, Env, Key, Leadership, Loss, TtlStorage};
-use actors::{Engine, Event, Kind};
+use actors::{ActorEvent, Engine, Kind};
 use calls::{Command, Reply};
 use std::{
     fmt,
@@ -73,7 +73,7 @@ impl<K: Key> Elections<K> {
         if self.commands.send(Command::Campaign { ticket, candidacy, reply }).is_err() {
             return Err(AcquireError::Closing);
         }
-        let mut withdrawal = Withdrawal { commands: &self.commands, ticket, pending: true };
+        let mut withdrawal = CampaignGuard { commands: &self.commands, ticket, pending: true };
         let answer = answer.await;
         withdrawal.pending = false;
         // A task that ends without an answer was dropped with its runtime, which is closing, too.
@@ -114,13 +114,13 @@ impl<K> fmt::Debug for Elections<K> {
     }
 }
 
-struct Withdrawal<'engine, K> {
+struct CampaignGuard<'engine, K> {
     commands: &'engine UnboundedSender<Command<K>>,
     ticket: u64,
     pending: bool,
 }
 
-impl<K> Drop for Withdrawal<'_, K> {
+impl<K> Drop for CampaignGuard<'_, K> {
     fn drop(&mut self) {
         if self.pending {
             // A task that has ended has no campaign to withdraw.
@@ -165,7 +165,7 @@ impl<K: Key> EngineTask<K> {
             Command::HandBack { lease, reply } => engine.hand_back(lease, reply),
             Command::Dropped { lease } => engine.dropped(lease),
             Command::Shown { lease, epoch, incarnation, slot } => {
-                engine.shown(lease, epoch, incarnation, slot);
+                engine.take_shown_slot(lease, epoch, incarnation, slot);
             }
             Command::Cleanup { done } => {
                 self.cleanups.push(done);
@@ -179,7 +179,7 @@ impl<K: Key> EngineTask<K> {
         self.engine.now = self.engine.env.clock.now();
         let timers = self.handle_some(cx, |task, _| {
             let Some(id) = task.engine.timers.due(task.engine.now) else { return false };
-            task.engine.deliver(id, Event::Woken);
+            task.engine.deliver(id, ActorEvent::Woken);
             true
         });
         let answers = self.handle_some(cx, |task, cx| {
@@ -211,7 +211,7 @@ impl<K: Key> EngineTask<K> {
             let handled = handle_one(self, cx);
             loop {
                 while let Some(id) = self.engine.next_turn() {
-                    self.engine.deliver(id, Event::MaySend);
+                    self.engine.deliver(id, ActorEvent::MaySend);
                 }
                 let Some(answer) = self.engine.calls.poll_new(cx) else { return handled };
                 self.engine.answered(answer);
@@ -240,7 +240,7 @@ impl<K: Key> EngineTask<K> {
 }
 
 impl<K: Key> Engine<K> {
-    fn deliver(&mut self, id: usize, event: Event) {
+    fn deliver(&mut self, id: usize, event: ActorEvent) {
         let Some(actor) = self.actors.get_mut(id) else { return };
         actor.received(&event);
         match &actor.kind {
@@ -254,7 +254,7 @@ impl<K: Key> Engine<K> {
     fn answered(&mut self, (id, reply): (usize, Reply)) {
         // The process may have been stopped since the round began: the answer was not seen before now (I5).
         self.now = self.env.clock.now();
-        self.deliver(id, Event::Answered(reply));
+        self.deliver(id, ActorEvent::Answered(reply));
     }
 
     /// Ends campaigns and sends each leader a loss. Renewals continue until each has handed back (I6).

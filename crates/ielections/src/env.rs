@@ -125,19 +125,19 @@ mod this_process {
     ///
     /// A process that forks without `exec` would repeat the rest of a block. This crate does not fork.
     #[derive(Default)]
-    pub struct OsEntropy(Mutex<Block>);
+    pub struct OsEntropy(Mutex<RandomBlock>);
 
-    struct Block {
-        bytes: [u8; Block::BYTES],
+    struct RandomBlock {
+        bytes: [u8; RandomBlock::BYTES],
         used: usize,
     }
 
-    impl Block {
+    impl RandomBlock {
         /// The most that one `getrandom(2)` returns without interruption (its manual page).
         const BYTES: usize = 256;
     }
 
-    impl Default for Block {
+    impl Default for RandomBlock {
         fn default() -> Self {
             Self { bytes: [0; Self::BYTES], used: Self::BYTES }
         }
@@ -148,8 +148,8 @@ mod this_process {
         /// might repeat must not be used.
         fn fill(&self, bytes: &mut [u8]) {
             let mut block = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            for part in bytes.chunks_mut(Block::BYTES) {
-                if Block::BYTES - block.used < part.len() {
+            for part in bytes.chunks_mut(RandomBlock::BYTES) {
+                if RandomBlock::BYTES - block.used < part.len() {
                     if let Err(error) = getrandom::fill(&mut block.bytes) {
                         panic!("the operating system gives no randomness: {error}");
                     }

@@ -13,7 +13,7 @@ use std::{
 };
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
-use vvm_clock::{Clock, Instant, Span};
+use vvm_clock::{Clock, DisplayDuration, Instant};
 
 /// A leadership that is held. The engine renews it until it is handed back or lost.
 ///
@@ -146,7 +146,7 @@ pub enum InsufficientTime {
     #[error(transparent)]
     Lost(Loss),
     /// The leadership stands, and a renewal may still be confirmed in time. Check again before the step.
-    #[error("{} are left of the leadership, and {} are needed", Span(*remaining), Span(*at_least))]
+    #[error("{} are left of the leadership, and {} are needed", DisplayDuration(*remaining), DisplayDuration(*at_least))]
     TooShort {
         /// How long until the kill deadline.
         remaining: Duration,

@@ -8,7 +8,7 @@ mod campaign;
 mod lease;
 mod release;
 
-pub use campaign::{Campaign, CampaignEvent, CampaignStep, Scanned, Won};
+pub use campaign::{Campaign, CampaignEvent, CampaignStep, ScanAnswer, WonSlot};
 pub use lease::{Lease, LeaseEvent, LeaseStep};
 pub use release::{Release, ReleaseEvent, ReleaseOutcome, ReleaseStep};
 

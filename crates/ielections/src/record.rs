@@ -1,7 +1,7 @@
 //! The vocabulary of the protocol: the leadership record, its parts, and the states of a slot.
 
 use std::{fmt, num::NonZeroU64, str::FromStr, sync::Arc, time::Duration};
-use vvm_clock::Span;
+use vvm_clock::DisplayDuration;
 
 /// A leadership record, as one write left it.
 ///
@@ -261,7 +261,7 @@ pub struct Ttl(Duration);
 
 /// The duration can't be a TTL.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("a TTL of {} is out of range: between 100ms and 24h", Span(*.0))]
+#[error("a TTL of {} is out of range: between 100ms and 24h", DisplayDuration(*.0))]
 pub struct TtlOutOfRange(pub Duration);
 
 impl Ttl {
@@ -305,7 +305,7 @@ impl fmt::Debug for Ttl {
 
 impl fmt::Display for Ttl {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Span(self.0).fmt(out)
+        DisplayDuration(self.0).fmt(out)
     }
 }
 

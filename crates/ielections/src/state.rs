@@ -29,7 +29,7 @@ impl LeadershipState {
         Self {
             epoch: entry.epoch,
             incarnation: entry.incarnation(),
-            timing: Timing::of(entry.ttl),
+            timing: Timing::new(entry.ttl),
             clock,
             confirmed_sent_at: AtomicU64::new(sent_at.as_nanos()),
             loss: OnceLock::new(),

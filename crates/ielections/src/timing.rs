@@ -43,7 +43,7 @@ const _: () = assert!(KILL * 110 < 1000 * 90);
 
 impl Timing {
     /// The intervals of `ttl`.
-    pub const fn of(ttl: Ttl) -> Self {
+    pub const fn new(ttl: Ttl) -> Self {
         Self { ttl }
     }
 
@@ -55,7 +55,7 @@ impl Timing {
     /// When to renew a lease that was last confirmed by a call sent at `sent_at` (5 s later). Up to 5 %
     /// earlier: `jitter` spreads leases, and a multiple of 20 ms lets many share a wake-up.
     pub fn renew_at(self, sent_at: Instant, jitter: Jitter) -> Instant {
-        let forward = jitter.of(self.share(RENEWAL) * JITTER / 1000);
+        let forward = jitter.scale(self.share(RENEWAL) * JITTER / 1000);
         sent_at.after(self.share(RENEWAL)).before(forward).floor(self.share(GRAIN))
     }
 
@@ -137,11 +137,11 @@ impl Jitter {
 
     /// A duration between `least` and `most`.
     pub fn between(self, least: Duration, most: Duration) -> Duration {
-        least + self.of(most.saturating_sub(least))
+        least + self.scale(most.saturating_sub(least))
     }
 
     /// Returns this share of `span`. A longer span counts as 584 years.
-    fn of(self, span: Duration) -> Duration {
+    fn scale(self, span: Duration) -> Duration {
         let nanos = span.as_nanos().min(u64::MAX.into());
         // Of two factors below 2⁶⁴ the upper half of the product is below both.
         Duration::from_nanos(((nanos * u128::from(self.0)) >> 64) as u64)
@@ -155,7 +155,7 @@ mod tests {
     /// Shows I3.
     #[test]
     fn ttl_of_twenty_seconds_gives_the_intervals_of_the_design() {
-        let timing = Timing::of(Ttl::DEFAULT);
+        let timing = Timing::new(Ttl::DEFAULT);
         let sent_at = Instant::from_nanos(1_000_000_000_000);
         let seconds = |at: Instant| at.since(sent_at).as_secs_f64();
         assert_eq!(seconds(timing.renew_at(sent_at, Jitter::NONE)), 5.0);
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn jitter_only_brings_a_renewal_forward_and_by_five_percent_at_most() {
-        let timing = Timing::of(Ttl::DEFAULT);
+        let timing = Timing::new(Ttl::DEFAULT);
         let latest = timing.renew_at(Instant::ORIGIN, Jitter::NONE);
         let earliest = timing.renew_at(Instant::ORIGIN, Jitter::from_random(u64::MAX));
         let forward = earliest.until(latest);
@@ -193,7 +193,7 @@ mod tests {
     /// Shows I11.
     #[test]
     fn renewals_due_about_the_same_time_share_one_wake_up() {
-        let timing = Timing::of(Ttl::DEFAULT);
+        let timing = Timing::new(Ttl::DEFAULT);
         let wake = |sent_at| timing.renew_at(Instant::from_nanos(sent_at), Jitter::NONE);
         assert_eq!(wake(0), wake(19_999_999));
         assert_ne!(wake(0), wake(20_000_000));

@@ -15,14 +15,14 @@ pub type Failure = Arc<dyn Error + Send + Sync>;
 
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("it panicked: {0}")]
-pub(crate) struct Panicked(pub(crate) Arc<str>);
+pub(crate) struct PanicError(pub(crate) Arc<str>);
 
-pub(crate) async fn caught<T>(work: impl Future<Output = T>) -> Result<T, Panicked> {
-    env::caught(work).await.map_err(Panicked)
+pub(crate) async fn caught<T>(work: impl Future<Output = T>) -> Result<T, PanicError> {
+    env::caught(work).await.map_err(PanicError)
 }
 
-pub(crate) fn caught_call<T>(call: impl FnOnce() -> T) -> Result<T, Panicked> {
+pub(crate) fn caught_call<T>(call: impl FnOnce() -> T) -> Result<T, PanicError> {
     // Unwind safe: after a panic, nothing reads the state that it left.
     let called = catch_unwind(AssertUnwindSafe(call));
-    called.map_err(|payload| Panicked(env::panic_message(&*payload).into()))
+    called.map_err(|payload| PanicError(env::panic_message(&*payload).into()))
 }

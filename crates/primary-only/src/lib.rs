@@ -97,11 +97,11 @@ pub use document::{InstanceId, NotACollection, SchemaVersion};
 pub use failure::{BoxError, Failure};
 pub use registry::{RegisterError, Registry, RegistryBuilder};
 pub use roster::RegistryConfig;
-pub use service::{Others, Outcome, PrepareContext, Service, Task};
+pub use service::{ExistingTasks, Outcome, PrepareContext, Service, Task};
 pub use service_handle::{GetOrCreateError, GotOrCreated, Handle, NotPersisted, ServiceHandle, Unavailable};
-pub use state_cell::{Interrupted, RunContext, StateCell, StateError};
+pub use state_cell::{RunContext, StateCell, StateError, TermInterrupted};
 pub use status::{InstanceState, InstanceStatus, Quarantined, ServiceState, ServiceStatus};
-pub use term::{Deposed, LeadError};
+pub use term::{LeadError, LeaderReplaced};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

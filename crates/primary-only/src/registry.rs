@@ -5,7 +5,7 @@ use crate::{
     InstanceStatus, LeadError, NotACollection, Service, ServiceHandle, ServiceStatus,
     document::Collection,
     roster::{AnyService, RegistryConfig, Roster},
-    term::{Term, Turns},
+    term::{Term, TermGate},
 };
 use futures_util::future::join_all;
 use ielections::Standing;
@@ -28,7 +28,7 @@ pub struct RegistryBuilder {
 pub struct Registry {
     config: Arc<RegistryConfig>,
     services: Arc<[Arc<dyn AnyService>]>,
-    turns: Arc<Turns>,
+    turns: Arc<TermGate>,
 }
 
 /// The service can't be registered beside the others.

@@ -2,7 +2,7 @@
 
 use crate::{
     Failure, InstanceState, InstanceStatus, Outcome, Quarantined, Service, ServiceState, ServiceStatus,
-    document::Collection, state_cell::Stored, status::Instance, term::Term,
+    document::Collection, state_cell::StoredVersion, status::Instance, term::Term,
 };
 use async_trait::async_trait;
 use ielections::{Env, Spawn};
@@ -80,11 +80,11 @@ pub(crate) struct List<S: Service> {
 }
 
 /// An instance that was not run yet. Its task consumes it, so each is run at most once.
-pub(crate) struct Planned<S: Service> {
+pub(crate) struct PlannedInstance<S: Service> {
     pub(crate) term: ServiceTerm,
     pub(crate) instance: Arc<Instance<S>>,
     pub(crate) doc: S::Doc,
-    pub(crate) stored: Stored,
+    pub(crate) stored: StoredVersion,
 }
 
 #[derive(Clone)]
@@ -248,7 +248,7 @@ impl<S: Service> AnyService for Roster<S> {
     fn instances(&self, most: usize) -> Vec<InstanceStatus> {
         // Collected first: a report is the service's code, which may call the service.
         let instances: Vec<_> = self.list().instances.values().take(most).cloned().collect();
-        instances.iter().map(|instance| InstanceStatus::of(instance)).collect()
+        instances.iter().map(|instance| InstanceStatus::from_instance(instance)).collect()
     }
 }
 

@@ -2,10 +2,11 @@
 //! stored documents.
 
 use crate::{
-    BoxError, Failure, Interrupted, Outcome, PrepareContext, RunContext, Service, StateCell, Task, document,
+    BoxError, Failure, Outcome, PrepareContext, RunContext, Service, StateCell, Task, TermInterrupted,
+    document,
     failure::{caught, caught_call},
-    roster::{AnyService as _, Planned, Roster, ServiceTerm},
-    state_cell::{CellOwner, Place, Stored},
+    roster::{AnyService as _, PlannedInstance, Roster, ServiceTerm},
+    state_cell::{CellContext, CellOwner, StoredVersion},
     status::Instance,
     term::Term,
 };
@@ -15,7 +16,7 @@ use std::{future::poll_fn, sync::Arc, task::Poll, time::Duration};
 use tokio::sync::watch;
 
 /// An instance in its task. It ends when this is dropped: as interrupted, unless the outcome was set.
-struct Ending<S: Service> {
+struct InstanceGuard<S: Service> {
     roster: Arc<Roster<S>>,
     instance: Arc<Instance<S>>,
     outcome: Outcome,
@@ -28,15 +29,20 @@ struct InstanceCell<S: Service> {
     instance: Arc<Instance<S>>,
 }
 
-pub(crate) fn start<S: Service>(roster: &Arc<Roster<S>>, planned: Planned<S>) {
-    let Planned { term, instance, doc, stored } = planned;
+pub(crate) fn start<S: Service>(roster: &Arc<Roster<S>>, planned: PlannedInstance<S>) {
+    let PlannedInstance { term, instance, doc, stored } = planned;
     let (outcome, alive) = (Outcome::Interrupted, roster.runners.subscribe());
-    let ending = Ending { roster: Arc::clone(roster), instance, outcome, _alive: alive };
+    let ending = InstanceGuard { roster: Arc::clone(roster), instance, outcome, _alive: alive };
     roster.config.spawn.spawn("primary-only runner", Box::pin(run(ending, term, doc, stored)));
 }
 
-async fn run<S: Service>(mut ending: Ending<S>, term: ServiceTerm, doc: S::Doc, stored: Stored) {
-    let Ending { roster, instance, .. } = &ending;
+async fn run<S: Service>(
+    mut ending: InstanceGuard<S>,
+    term: ServiceTerm,
+    doc: S::Doc,
+    stored: StoredVersion,
+) {
+    let InstanceGuard { roster, instance, .. } = &ending;
     // An id never runs twice at once, even if the first run has deleted its document already.
     if let Some(predecessor) = roster.predecessor(&instance.id) {
         predecessor.ended().await;
@@ -45,7 +51,7 @@ async fn run<S: Service>(mut ending: Ending<S>, term: ServiceTerm, doc: S::Doc, 
         return;
     }
     instance.begin();
-    let place = Place {
+    let place = CellContext {
         term: Arc::clone(&term.term),
         clock: Arc::clone(&roster.config.clock),
         document: roster.collection.document(&instance.id),
@@ -60,7 +66,7 @@ async fn run<S: Service>(mut ending: Ending<S>, term: ServiceTerm, doc: S::Doc, 
     }
     let outcome = match ran {
         Ok(Ok(())) => Outcome::Completed,
-        Ok(Err(failure)) if term.is_over() || failure.is::<Interrupted>() => {
+        Ok(Err(failure)) if term.is_over() || failure.is::<TermInterrupted>() => {
             tracing::debug!(service = S::NAME, id = %instance.id, %failure, "interrupted");
             Outcome::Interrupted
         }
@@ -76,7 +82,7 @@ async fn run<S: Service>(mut ending: Ending<S>, term: ServiceTerm, doc: S::Doc, 
     ending.outcome = outcome;
 }
 
-impl<S: Service> Drop for Ending<S> {
+impl<S: Service> Drop for InstanceGuard<S> {
     fn drop(&mut self) {
         self.roster.end(&self.instance, self.outcome.clone());
     }
@@ -116,7 +122,7 @@ enum RebuildError {
     Read(#[source] DocumentReadError),
 }
 
-enum Early {
+enum EarlyEnd {
     TermOver,
     Failed(RebuildError),
 }
@@ -130,8 +136,8 @@ impl<S: Service> Roster<S> {
         let took = clock.now().since(began);
         let outcome: Result<(), Failure> = match outcome {
             Ok(()) => Ok(()),
-            Err(Early::TermOver) => return,
-            Err(Early::Failed(error)) => Err(Arc::new(error)),
+            Err(EarlyEnd::TermOver) => return,
+            Err(EarlyEnd::Failed(error)) => Err(Arc::new(error)),
         };
         if took >= SLOW {
             tracing::warn!(service = S::NAME, ?took, "rebuilding the service was slow");
@@ -139,15 +145,15 @@ impl<S: Service> Roster<S> {
         self.rebuilt(&term, outcome, took);
     }
 
-    async fn rebuild(self: &Arc<Self>, term: &ServiceTerm) -> Result<(), Early> {
+    async fn rebuild(self: &Arc<Self>, term: &ServiceTerm) -> Result<(), EarlyEnd> {
         self.join_earlier(term).await?;
         self.clear();
         let cx = PrepareContext::new(term.stop.clone(), term.term.standing.clone());
         let prepared = caught(self.service.prepare(cx)).await.unwrap_or_else(|panic| Err(Box::new(panic)));
         if term.stop.is_cancelled() {
-            return Err(Early::TermOver);
+            return Err(EarlyEnd::TermOver);
         }
-        prepared.map_err(|error| Early::Failed(RebuildError::Prepare(error)))?;
+        prepared.map_err(|error| EarlyEnd::Failed(RebuildError::Prepare(error)))?;
         let mut after = None;
         loop {
             let page = self.page(term, after).await?;
@@ -162,43 +168,47 @@ impl<S: Service> Roster<S> {
     }
 
     /// Waits for the instances of earlier terms, so that no id runs twice in a process.
-    async fn join_earlier(&self, term: &ServiceTerm) -> Result<(), Early> {
+    async fn join_earlier(&self, term: &ServiceTerm) -> Result<(), EarlyEnd> {
         let deadline = self.config.clock.sleep(self.config.join_timeout);
         tokio::select! {
             biased;
             () = self.joined() => Ok(()),
-            () = term.stop.cancelled() => Err(Early::TermOver),
-            () = deadline => Err(Early::Failed(RebuildError::NotJoined(self.running()))),
+            () = term.stop.cancelled() => Err(EarlyEnd::TermOver),
+            () = deadline => Err(EarlyEnd::Failed(RebuildError::NotJoined(self.running()))),
         }
     }
 
-    async fn page(&self, term: &ServiceTerm, after: Option<DocumentId>) -> Result<Page, Early> {
+    async fn page(&self, term: &ServiceTerm, after: Option<DocumentId>) -> Result<Page, EarlyEnd> {
         let scan = Scan { prefix: self.collection.prefix(), after, limit: PAGE };
         let mut attempt = 1;
         loop {
             let scanned = term.stop.run_until_cancelled(term.term.scan(&scan)).await;
-            let error = match scanned.ok_or(Early::TermOver)? {
+            let error = match scanned.ok_or(EarlyEnd::TermOver)? {
                 Ok(page) => return Ok(page),
                 Err(error) => error,
             };
             let may_pass = matches!(error, DocumentReadError::Storage(ReadError::Unavailable(_)));
             if attempt == ATTEMPTS || !may_pass {
-                return Err(Early::Failed(RebuildError::Read(error)));
+                return Err(EarlyEnd::Failed(RebuildError::Read(error)));
             }
             tracing::warn!(service = S::NAME, %error, attempt, "documents could not be read; trying again");
             attempt += 1;
             let pause = self.config.clock.sleep(PAUSE);
-            term.stop.run_until_cancelled(pause).await.ok_or(Early::TermOver)?;
+            term.stop.run_until_cancelled(pause).await.ok_or(EarlyEnd::TermOver)?;
         }
     }
 
-    fn start_instances(self: &Arc<Self>, term: &ServiceTerm, documents: Vec<Document>) -> Result<(), Early> {
+    fn start_instances(
+        self: &Arc<Self>,
+        term: &ServiceTerm,
+        documents: Vec<Document>,
+    ) -> Result<(), EarlyEnd> {
         let made: Vec<_> = documents.into_iter().map(|document| self.make(term, document)).collect();
         let mut planned = Vec::with_capacity(made.len());
         let mut list = self.list();
         if !list.is_current(term) {
             drop(list);
-            return Err(Early::TermOver);
+            return Err(EarlyEnd::TermOver);
         }
         for made in made {
             match made {
@@ -220,7 +230,7 @@ impl<S: Service> Roster<S> {
         Ok(())
     }
 
-    fn make(&self, term: &ServiceTerm, document: Document) -> Result<Planned<S>, (String, BoxError)> {
+    fn make(&self, term: &ServiceTerm, document: Document) -> Result<PlannedInstance<S>, (String, BoxError)> {
         let make = || -> Result<_, BoxError> {
             let id: S::Id = self.collection.id_of(&document.id)?;
             let (schema, json) = document::parts(&document.body)?;
@@ -233,8 +243,8 @@ impl<S: Service> Roster<S> {
         };
         let made = caught_call(make).unwrap_or_else(|panic| Err(Box::new(panic)));
         let (instance, doc) = made.map_err(|reason| (self.collection.name_of(&document.id), reason))?;
-        let stored = Stored::At(document.version);
-        Ok(Planned { term: term.clone(), instance: Arc::new(instance), doc, stored })
+        let stored = StoredVersion::At(document.version);
+        Ok(PlannedInstance { term: term.clone(), instance: Arc::new(instance), doc, stored })
     }
 }
 

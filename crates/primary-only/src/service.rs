@@ -8,7 +8,7 @@ use std::{fmt, sync::Arc};
 use tokio_util::sync::CancellationToken;
 
 /// The existing instances, in the order of their ids.
-pub type Others<'list, S> =
+pub type ExistingTasks<'list, S> =
     Box<dyn Iterator<Item = (&'list <S as Service>::Id, &'list <S as Service>::Task)> + 'list>;
 
 /// A kind of task, registered once, with a collection of documents of its own.
@@ -47,7 +47,12 @@ pub trait Service: Send + Sync + Sized + 'static {
     ///
     /// # Errors
     /// Why the instance may not exist.
-    fn conflicts(&self, id: &Self::Id, doc: &Self::Doc, others: Others<'_, Self>) -> Result<(), BoxError> {
+    fn conflicts(
+        &self,
+        id: &Self::Id,
+        doc: &Self::Doc,
+        others: ExistingTasks<'_, Self>,
+    ) -> Result<(), BoxError> {
         let _ = (id, doc, others);
         Ok(())
     }

@@ -1,10 +1,10 @@
 //! [`ServiceHandle`], [`Handle`]: a program's access to a service and its instances.
 
 use crate::{
-    BoxError, Failure, InstanceStatus, Others, Outcome, Service, ServiceState, ServiceStatus, Task,
-    roster::{AnyService as _, List, Planned, Roster},
+    BoxError, ExistingTasks, Failure, InstanceStatus, Outcome, Service, ServiceState, ServiceStatus, Task,
+    roster::{AnyService as _, List, PlannedInstance, Roster},
     runner::start,
-    state_cell::Stored,
+    state_cell::StoredVersion,
     status::Instance,
 };
 use ielections::BeyondDocumentLimits;
@@ -107,14 +107,15 @@ impl<S: Service> ServiceHandle<S> {
         let Some(term) = list.current.clone() else { return Err(Unavailable::NotLeader.into()) };
         let limits = term.term.documents.limits();
         limits.check_id(&self.0.collection.document(&id)).map_err(GetOrCreateError::TooLarge)?;
-        let others: Others<'_, S> = Box::new(list.instances.iter().map(|(id, other)| (id, &other.task)));
+        let others: ExistingTasks<'_, S> =
+            Box::new(list.instances.iter().map(|(id, other)| (id, &other.task)));
         self.0.service.conflicts(&id, &doc, others).map_err(GetOrCreateError::Conflict)?;
         let task = self.0.service.build(&id, &doc).map_err(GetOrCreateError::Build)?;
         let instance = Arc::new(Instance::<S>::new(id, task, false));
         let handle = Handle::new(Arc::clone(&instance));
         list.instances.insert(instance.id.clone(), Arc::clone(&instance));
         drop(list);
-        start(&self.0, Planned { term, instance, doc, stored: Stored::Absent });
+        start(&self.0, PlannedInstance { term, instance, doc, stored: StoredVersion::Absent });
         Ok(GotOrCreated { handle, created: true })
     }
 
@@ -217,7 +218,7 @@ impl<S: Service> Handle<S> {
 
     /// Returns the instance's status.
     pub fn status(&self) -> InstanceStatus {
-        InstanceStatus::of(&*self.0)
+        InstanceStatus::from_instance(&*self.0)
     }
 
     /// Waits until the instance's document exists, so that the instance survives this process. Returns at

@@ -1,6 +1,6 @@
 //! [`StateCell`]: the only writer of an instance's document. [`RunContext`]: the arguments of a run, with the cell.
 
-use crate::{Deposed, SchemaVersion, document::seal, term::Term};
+use crate::{LeaderReplaced, SchemaVersion, document::seal, term::Term};
 use futures_util::future::BoxFuture;
 use ielections::{
     BeyondDocumentLimits, DocumentId, DocumentReadError, DocumentVersion, DocumentWrite, DocumentWriteError,
@@ -22,13 +22,13 @@ use vvm_clock::Clock;
 /// all other instances.
 pub struct StateCell<Doc> {
     doc: Doc,
-    stored: Stored,
+    stored: StoredVersion,
     write: Option<Write<Doc>>,
-    place: Place,
+    place: CellContext,
 }
 
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct CellContext {
     pub(crate) term: Arc<Term>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) document: DocumentId,
@@ -44,7 +44,7 @@ pub(crate) trait CellOwner: Send + Sync {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Stored {
+pub(crate) enum StoredVersion {
     Absent,
     At(DocumentVersion),
 }
@@ -67,7 +67,7 @@ enum Effect<Doc> {
 pub enum StateError {
     /// Another process leads, or may. The term ends by itself: end the run, too.
     #[error(transparent)]
-    Deposed(Deposed),
+    Deposed(LeaderReplaced),
     /// The leadership is over. End the run. The write may have been applied.
     #[error("the leadership is over: {0}")]
     Lost(Loss),
@@ -111,7 +111,7 @@ impl<Doc: Serialize + Send + Sync + 'static> StateCell<Doc> {
 
     /// Returns whether the document exists, as far as this cell knows.
     pub fn is_persisted(&self) -> bool {
-        self.stored != Stored::Absent
+        self.stored != StoredVersion::Absent
     }
 
     /// Writes the instance's first document, from [`doc`](Self::doc). Returns at once if a document exists,
@@ -150,14 +150,14 @@ impl<Doc: Serialize + Send + Sync + 'static> StateCell<Doc> {
 }
 
 impl<Doc> StateCell<Doc> {
-    pub(crate) fn new(doc: Doc, stored: Stored, place: Place) -> Self {
+    pub(crate) fn new(doc: Doc, stored: StoredVersion, place: CellContext) -> Self {
         Self { doc, stored, write: None, place }
     }
 
     fn unchanged(&self) -> Result<OnlyIf, StateError> {
         match self.stored {
-            Stored::Absent => Err(StateError::NotInserted),
-            Stored::At(version) => Ok(OnlyIf::Version(version)),
+            StoredVersion::Absent => Err(StateError::NotInserted),
+            StoredVersion::At(version) => Ok(OnlyIf::Version(version)),
         }
     }
 
@@ -172,18 +172,18 @@ impl<Doc> StateCell<Doc> {
         let outcome = self.place.finish(write.clone(), in_doubt).await;
         let Some(Write { effect, .. }) = self.write.take() else { return Ok(()) };
         self.stored = match (effect, outcome?) {
-            (Effect::Deleted, _) => Stored::Absent,
-            (Effect::Inserted, version) => Stored::At(version),
+            (Effect::Deleted, _) => StoredVersion::Absent,
+            (Effect::Inserted, version) => StoredVersion::At(version),
             (Effect::Updated(doc), version) => {
                 self.doc = doc;
-                Stored::At(version)
+                StoredVersion::At(version)
             }
         };
         Ok(())
     }
 }
 
-impl Place {
+impl CellContext {
     async fn finish(
         &self,
         write: DocumentWrite,
@@ -270,7 +270,7 @@ impl<Doc> Drop for StateCell<Doc> {
 impl From<DocumentWriteError> for StateError {
     fn from(error: DocumentWriteError) -> Self {
         match error {
-            DocumentWriteError::Deposed { current } => Self::Deposed(Deposed { current }),
+            DocumentWriteError::Deposed { current } => Self::Deposed(LeaderReplaced { current }),
             DocumentWriteError::Lost(loss) => Self::Lost(loss),
             DocumentWriteError::Conflict { found, .. } => Self::Conflict { found },
             DocumentWriteError::TooLarge(beyond) => Self::TooLarge(beyond),
@@ -301,7 +301,7 @@ pub struct RunContext<Doc> {
     ///
     /// The leadership is released only after all runs have ended. Until then a run may still write its
     /// document, so that the next leader repeats less work. To stop waiting:
-    /// `cx.stop.run_until_cancelled(work).await.ok_or(Interrupted)?`
+    /// `cx.stop.run_until_cancelled(work).await.ok_or(TermInterrupted)?`
     pub stop: CancellationToken,
     /// The leadership. Its epoch fences writes to other systems, and [`ensure`](Standing::ensure) checks that
     /// a step fits into the time left.
@@ -317,4 +317,4 @@ impl<Doc> RunContext<Doc> {
 /// The error of a run that ends early because its term ends. `Ok` would mean that the task is done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("interrupted: the term ends")]
-pub struct Interrupted;
+pub struct TermInterrupted;

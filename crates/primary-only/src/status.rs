@@ -126,7 +126,7 @@ pub enum InstanceState {
 }
 
 impl InstanceStatus {
-    pub(crate) fn of<S: Service>(instance: &Instance<S>) -> Self {
+    pub(crate) fn from_instance<S: Service>(instance: &Instance<S>) -> Self {
         let report = caught_call(|| instance.task.report());
         let outcome = instance.outcome();
         Self {

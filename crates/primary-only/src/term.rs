@@ -1,4 +1,4 @@
-//! [`Term`]: a leadership under which the services run. [`Turns`]: they run under one at a time, and under each at
+//! [`Term`]: a leadership under which the services run. [`TermGate`]: they run under one at a time, and under each at
 //! most once.
 
 use ielections::{
@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 /// The storage refused this leader's fence, which ended the term: another process leads, or may.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("deposed{}", current.map(|epoch| format!(": epoch {epoch} leads")).unwrap_or_default())]
-pub struct Deposed {
+pub struct LeaderReplaced {
     /// The epoch of the record in the slot; `None` if the slot is vacant.
     pub current: Option<Epoch>,
 }
@@ -22,7 +22,7 @@ pub(crate) struct Term {
     pub(crate) documents: Documents,
     /// Cancelled when the term ends. Each service has a child of it.
     pub(crate) stop: CancellationToken,
-    deposed: OnceLock<Deposed>,
+    deposed: OnceLock<LeaderReplaced>,
 }
 
 impl Term {
@@ -32,7 +32,7 @@ impl Term {
 
     /// Writes one document. After the first refusal of the fence, no write is sent any more (I2).
     pub(crate) async fn write(&self, write: DocumentWrite) -> Result<DocumentVersion, DocumentWriteError> {
-        if let Some(Deposed { current }) = self.deposed() {
+        if let Some(LeaderReplaced { current }) = self.deposed() {
             return Err(DocumentWriteError::Deposed { current: *current });
         }
         let written = self.documents.write(vec![write]).await;
@@ -50,7 +50,7 @@ impl Term {
         self.checked(self.documents.scan(scan).await)
     }
 
-    pub(crate) fn deposed(&self) -> Option<&Deposed> {
+    pub(crate) fn deposed(&self) -> Option<&LeaderReplaced> {
         self.deposed.get()
     }
 
@@ -62,7 +62,7 @@ impl Term {
     }
 
     fn depose(&self, current: Option<Epoch>) {
-        let deposed = Deposed { current };
+        let deposed = LeaderReplaced { current };
         if self.deposed.set(deposed.clone()).is_ok() {
             tracing::error!(epoch = %self.standing.epoch(), %deposed, "the term ends");
             self.stop.cancel();
@@ -75,7 +75,7 @@ impl Term {
 pub enum LeadError {
     /// Another process leads, or may. Shut down, and campaign again.
     #[error(transparent)]
-    Deposed(#[from] Deposed),
+    Deposed(#[from] LeaderReplaced),
     /// The storage of this election has no fenced documents.
     #[error("the storage of this election has no fenced documents: choose another driver")]
     NoDocuments,
@@ -89,18 +89,18 @@ pub enum LeadError {
 
 /// Lets the services run under one leadership at a time, and under none twice.
 #[derive(Debug, Default)]
-pub(crate) struct Turns(Mutex<State>);
+pub(crate) struct TermGate(Mutex<TermState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct TermState {
     leading: bool,
     last: Option<Incarnation>,
 }
 
-pub(crate) struct Turn<'turns>(&'turns Turns);
+pub(crate) struct TermGuard<'turns>(&'turns TermGate);
 
-impl Turns {
-    pub(crate) fn take(&self, standing: &Standing) -> Result<Turn<'_>, LeadError> {
+impl TermGate {
+    pub(crate) fn take(&self, standing: &Standing) -> Result<TermGuard<'_>, LeadError> {
         let mut state = self.state();
         if state.leading {
             return Err(LeadError::Leading);
@@ -109,16 +109,16 @@ impl Turns {
         if state.last == Some(incarnation) {
             return Err(LeadError::SameTerm);
         }
-        *state = State { leading: true, last: Some(incarnation) };
-        Ok(Turn(self))
+        *state = TermState { leading: true, last: Some(incarnation) };
+        Ok(TermGuard(self))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, TermState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for TermGuard<'_> {
     fn drop(&mut self) {
         self.0.state().leading = false;
     }

@@ -16,7 +16,7 @@ use crate::{
     pause::{self, PauseArgs, ResumeArgs},
     release,
     run::{self, OnExit, OnceCommand, REFUSED, RunArgs, StageArgs},
-    settings::{self, Refusal, Settled},
+    settings::{self, ResolvedArguments, SettingsError},
     status::{self, StatusArgs},
     step_down::{self, StepDownArgs},
     watch::{self, WatchArgs},
@@ -139,10 +139,10 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
-fn read(words: Vec<OsString>, variables: &settings::Variables) -> Result<(Cli, Settled), Misuse> {
+fn read(words: Vec<OsString>, variables: &settings::Variables) -> Result<(Cli, ResolvedArguments), Misuse> {
     let mut described = described();
     let settled = settings::settle(&described, words, variables).map_err(|mut refusal| {
-        if let Refusal::CommandLine(refusal) = &mut refusal {
+        if let SettingsError::CommandLine(refusal) = &mut refusal {
             advise(refusal);
             redact(refusal);
         }
@@ -208,13 +208,13 @@ fn redact(refusal: &mut clap::Error) {
 
 #[derive(Debug)]
 struct Misuse {
-    refusal: Refusal,
+    refusal: SettingsError,
     origins: Vec<String>,
 }
 
 fn refuse(misuse: &Misuse, words: &[OsString]) -> ExitCode {
     let refusal = match &misuse.refusal {
-        Refusal::CommandLine(refusal) => refusal,
+        SettingsError::CommandLine(refusal) => refusal,
         refusal => {
             say!("{refusal}");
             return exit::MISUSE.into();

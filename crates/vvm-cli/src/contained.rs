@@ -3,28 +3,29 @@
 use crate::{announce::say, exit};
 use std::{fmt, io, process::ExitCode};
 use vvm_containment::{
-    Event, HelperError, Killed, NamespaceRefusal, Refusal, SpawnError, StageError, Step, Supervised,
+    HelperError, KillReason, LevelRefusal, NamespaceRefusal, SetupStep, SpawnError, StageError, Supervised,
+    SupervisionEvent,
 };
 use vvm_host::operate::ResourceLimit;
 
 #[derive(Debug, thiserror::Error)]
-pub(crate) struct NotContained(#[from] pub(crate) Refusal);
+pub(crate) struct NotContained(#[from] pub(crate) LevelRefusal);
 
 impl fmt::Display for NotContained {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Refusal::ProcFs(refusal) => refusal.fmt(out),
-            Refusal::ControlGroup(refusal) => {
+            LevelRefusal::ProcFs(refusal) => refusal.fmt(out),
+            LevelRefusal::ControlGroup(refusal) => {
                 write!(out, "--containment cgroup: {refusal}, or use --containment guardian")
             }
-            Refusal::Namespace(refusal) => no_namespace(refusal, out),
+            LevelRefusal::Namespace(refusal) => no_namespace(refusal, out),
         }
     }
 }
 
 fn no_namespace(refusal: &NamespaceRefusal, out: &mut fmt::Formatter<'_>) -> fmt::Result {
     match refusal.step {
-        Step::Link | Step::Process => {
+        SetupStep::Link | SetupStep::Process => {
             write!(out, "--containment pidns: {}", ResourceLimit::from(refusal.errno))
         }
         _ => write!(out, "--containment pidns: {refusal}, or use --containment guardian"),
@@ -68,17 +69,17 @@ pub(crate) fn conclude(refusal: &StageError) -> ExitCode {
     exit::SYSTEM.into()
 }
 
-pub(crate) fn say_event(event: &Event) {
+pub(crate) fn say_event(event: &SupervisionEvent) {
     match event {
-        Event::NoTimeForPreStop => say!("--pre-stop is skipped: the kill deadline is too near"),
-        Event::PreStopFailed(Ok(ended)) => {
+        SupervisionEvent::NoTimeForPreStop => say!("--pre-stop is skipped: the kill deadline is too near"),
+        SupervisionEvent::PreStopFailed(Ok(ended)) => {
             say!("--pre-stop {ended}; the command gets its signal nevertheless")
         }
-        Event::PreStopFailed(Err(HelperError::System(errno))) => {
+        SupervisionEvent::PreStopFailed(Err(HelperError::System(errno))) => {
             let limit = ResourceLimit::from(*errno);
             say!("--pre-stop could not be started: {limit}; the command gets its signal nevertheless")
         }
-        Event::PreStopFailed(Err(refusal)) => {
+        SupervisionEvent::PreStopFailed(Err(refusal)) => {
             say!("--pre-stop {refusal}; the command gets its signal nevertheless")
         }
         event => say!("{event}"),
@@ -93,9 +94,9 @@ pub(crate) fn describe(last: &Supervised) -> String {
     let Some(ended) = last.ended else { return "the end of the command was not seen".into() };
     let killed = match last.killed {
         None => "",
-        Some(Killed::StopTimeout) => ": it did not stop within --stop-timeout",
-        Some(Killed::SecondRequest) => ": a second stop request killed it",
-        Some(Killed::Deadline) => ": it did not stop before the kill deadline",
+        Some(KillReason::StopTimeout) => ": it did not stop within --stop-timeout",
+        Some(KillReason::SecondRequest) => ": a second stop request killed it",
+        Some(KillReason::Deadline) => ": it did not stop before the kill deadline",
     };
     format!("the command {ended}{killed}")
 }
@@ -108,12 +109,12 @@ mod tests {
     #[test]
     fn refused_namespace_names_the_option_and_the_way_out() {
         let of = |step, errno| NotContained(NamespaceRefusal { step, errno }.into()).to_string();
-        for (step, errno) in [(Step::Namespace, Errno::NOSPC), (Step::Proc, Errno::PERM)] {
+        for (step, errno) in [(SetupStep::Namespace, Errno::NOSPC), (SetupStep::Proc, Errno::PERM)] {
             let text = of(step, errno);
             assert!(text.starts_with("--containment pidns: "), "{text}");
             assert!(text.ends_with("or use --containment guardian"), "{text}");
         }
-        let text = of(Step::Link, Errno::MFILE);
+        let text = of(SetupStep::Link, Errno::MFILE);
         assert!(text.contains("Too many open files") && text.contains("ulimit -n"), "{text}");
     }
 

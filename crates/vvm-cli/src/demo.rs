@@ -123,7 +123,7 @@ fn play(
         played => played.err().map(|error| error.to_string()),
     };
     let (moments, work) = run.end()?;
-    Ok(Results::of(&moments, &work, demo.ttl, early.as_deref()))
+    Ok(Results::new(&moments, &work, demo.ttl, early.as_deref()))
 }
 
 fn report(demo: &DemoArgs, results: &Results, storage: &str, folder: TempDir) -> Result<bool, DemoError> {

@@ -35,7 +35,7 @@ pub(crate) fn main(args: &DoctorArgs) -> ExitCode {
 /// The shortest time over which the rates of two clocks are compared. Their readings err by microseconds.
 const WINDOW: Duration = Duration::from_millis(500);
 
-async fn examine(inspector: &StorageInspector, args: &DoctorArgs) -> Result<Vec<Finding>, InspectError> {
+async fn examine(inspector: &StorageInspector, args: &DoctorArgs) -> Result<Vec<CheckResult>, InspectError> {
     let (before, enough_at) = (Readings::take(), inspector.clock.now().after(WINDOW));
     let measured = storage::measure(&inspector.storage, &inspector.clock, args).await;
     let (mut findings, newest_epoch) = storage::examine(inspector, args, &measured).await?;
@@ -46,7 +46,7 @@ async fn examine(inspector: &StorageInspector, args: &DoctorArgs) -> Result<Vec<
     Ok(findings)
 }
 
-fn show(args: &DoctorArgs, findings: &[Finding], verdict: Health) -> io::Result<()> {
+fn show(args: &DoctorArgs, findings: &[CheckResult], verdict: Health) -> io::Result<()> {
     let mut out = io::stdout().lock();
     if args.json {
         let ttl_ms = args.ttl.get().as_millis() as u64;
@@ -99,7 +99,7 @@ enum Health {
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
-struct Finding {
+struct CheckResult {
     about: &'static str,
     health: Health,
     /// For people, with the remedy if there is one.
@@ -118,7 +118,7 @@ impl Health {
     }
 }
 
-impl Finding {
+impl CheckResult {
     fn new(about: &'static str, health: Health, says: impl Into<String>) -> Self {
         Self { about, health, says: says.into(), figures: Map::new() }
     }

@@ -12,9 +12,9 @@ use crate::{
     announce::{self, say, say_text},
     args::{CandidateArgs, InvalidValue, parse_duration, parse_line},
     exit,
-    leadership::Leading,
+    leadership::RecordId,
     runtime,
-    settings::Settled,
+    settings::ResolvedArguments,
 };
 use clap::{Args, ValueEnum};
 use demoter::Demoter;
@@ -23,10 +23,10 @@ use ielections::{AcquireError, Env, Holder};
 use std::{pin::pin, process::ExitCode, sync::Arc, time::Duration};
 use tokio::{runtime::Handle, sync::watch};
 use vvm_deadman::Deadman;
-use vvm_host::{Ended, Host, HostError, Next, Services, Signals};
+use vvm_host::{Host, HostError, HostOutcome, Next, Services, Signals};
 use vvm_orch::Problem;
 
-pub(crate) fn main(args: &ElectArgs, settled: &Settled) -> ExitCode {
+pub(crate) fn main(args: &ElectArgs, settled: &ResolvedArguments) -> ExitCode {
     announce::start_log(args.candidate.log_format);
     let holder = args.candidate.own_holder().map_err(HostError::from);
     let done = holder.and_then(|holder| elect(args, holder, settled));
@@ -37,7 +37,7 @@ pub(crate) fn main(args: &ElectArgs, settled: &Settled) -> ExitCode {
     .into()
 }
 
-fn elect(args: &ElectArgs, holder: Holder, settled: &Settled) -> Result<u8, HostError> {
+fn elect(args: &ElectArgs, holder: Holder, settled: &ResolvedArguments) -> Result<u8, HostError> {
     announce::start_events();
     let runtime = runtime::start()?;
     let arguments = settled.stage_arguments(&args.candidate, &holder);
@@ -67,7 +67,7 @@ async fn campaign(
     let deadman = Deadman::with_trigger(hooks.clone());
     let mut host = Host::with_env(settings, Env::with_deadman(deadman, Handle::current())?, Signals::Caught)?;
     let informed = Arc::clone(demoter);
-    host.report_claims(move |claim| informed.tell_claim(claim.map(Leading::from)));
+    host.report_claims(move |claim| informed.tell_claim(claim.map(RecordId::from)));
     // Nothing is claimed before the hook has ended.
     let (ready, is_ready) = watch::channel(false);
     host.campaign_while(is_ready);
@@ -87,10 +87,10 @@ async fn campaign(
         say_text!("{name}: waiting for leadership as {holder}{trouble}");
         vec![Box::new(service.clone())]
     };
-    let after = |ended: &Ended| match ended {
+    let after = |ended: &HostOutcome| match ended {
         // Past the kill deadline, the host waits for no service: the on-loss hook may still run, and this process
         // ends after it. A claim meanwhile would keep the leadership from others, and do no work.
-        Ended::Problem(Problem::Lost(_)) => {
+        HostOutcome::Problem(Problem::Lost(_)) => {
             let hooks = Arc::clone(hooks);
             Next::CampaignWhen(Box::pin(async move { drop(hooks.lose().await) }))
         }
@@ -115,15 +115,16 @@ async fn campaign(
     let leader = status.leader_seen().map(|leader| format!("; {leader}")).unwrap_or_default();
     let (mut exit_status, mut reason) = match (service.failed.get(), &ended) {
         (Some(failure), _) => (1, format!("the on-lead hook {failure}")),
-        (None, Ended::Problem(Problem::NotAcquired(refusal)))
+        (None, HostOutcome::Problem(Problem::NotAcquired(refusal)))
             if matches!(**refusal, AcquireError::TimedOut { .. }) =>
         {
             (ended.exit_status(), format!("{refusal}{leader}"))
         }
-        (None, Ended::NotOpened(_) | Ended::Problem(Problem::NotAcquired(_)) | Ended::Stopped) => {
-            (ended.exit_status(), ended.to_string())
-        }
-        (None, Ended::Problem(problem)) => (exit::SYSTEM, problem.to_string()),
+        (
+            None,
+            HostOutcome::NotOpened(_) | HostOutcome::Problem(Problem::NotAcquired(_)) | HostOutcome::Stopped,
+        ) => (ended.exit_status(), ended.to_string()),
+        (None, HostOutcome::Problem(problem)) => (exit::SYSTEM, problem.to_string()),
     };
     if let Some(failure) = service.loss_failure() {
         // The machine may not be demoted. Any other failure has a status of its own.

@@ -6,64 +6,69 @@ use crate::{
     args::{STAGE_HOST, STAGE_RELEASE},
     contained::{NotContained, say_event},
     exit,
-    inspection::Refusal,
-    leadership::{Activity, Farewell, HostState, Leading, ToGuardian, Told},
+    inspection::InspectionError,
+    leadership::{Activity, ExitWish, HostReport, HostState, RecordId, ToGuardian},
     once::OnceArgs,
     release::Release,
     result_file::{self, Outcome, Report},
     run::RunArgs,
     runtime::ends_a_candidate,
     service_manager::{self, ServiceManager},
-    settings::{BEGAN, HANDED_ON, Settled},
-    turn::{Turn, wait_for_turn},
+    settings::{BEGAN, HANDED_ON, ResolvedArguments},
+    turn::{QueueOutcome, wait_for_turn},
 };
 use ielections::Holder;
 use std::{fmt, iter, process::ExitCode};
 use vvm_clock::SystemClock;
-use vvm_containment::{Containment, Ended, GuardEnded, GuardReport, guard, signal_name, signal_of};
+use vvm_containment::{Containment, GuardEnded, GuardReport, ProcessEnd, guard, signal_name, signal_of};
 
-pub(crate) fn main(args: &RunArgs, once: Option<&OnceArgs>, settled: &Settled) -> ExitCode {
+pub(crate) fn main(args: &RunArgs, once: Option<&OnceArgs>, settled: &ResolvedArguments) -> ExitCode {
     announce::start_log(args.candidate.log_format);
     if once.is_some_and(|once| once.quiet) {
         announce::quieten();
     }
     let (farewell, is_of_vvm) =
-        run(args, once, settled).unwrap_or_else(|refusal| (Farewell::Exit(refusal.conclude()), true));
-    if is_of_vvm && farewell == Farewell::Exit(exit::MISUSE) {
+        run(args, once, settled).unwrap_or_else(|refusal| (ExitWish::Exit(refusal.conclude()), true));
+    if is_of_vvm && farewell == ExitWish::Exit(exit::MISUSE) {
         settled.origins.all().into_iter().for_each(|origins| say!("{origins}"));
     }
     match farewell {
-        Farewell::Exit(status) => status.into(),
-        Farewell::DieOf(signal) => exit::die_of(signal),
+        ExitWish::Exit(status) => status.into(),
+        ExitWish::DieOf(signal) => exit::die_of(signal),
     }
 }
 
 /// Returns how `vvm` is to end, and whether the status is its own and not the command's.
-fn run(args: &RunArgs, once: Option<&OnceArgs>, settled: &Settled) -> Result<(Farewell, bool), Refusal> {
+fn run(
+    args: &RunArgs,
+    once: Option<&OnceArgs>,
+    settled: &ResolvedArguments,
+) -> Result<(ExitWish, bool), InspectionError> {
     let began = SystemClock::read();
-    let misuse =
-        |option: &str, why: &dyn fmt::Display| Refusal::Status(exit::MISUSE, format!("{option}: {why}"));
+    let misuse = |option: &str, why: &dyn fmt::Display| {
+        InspectionError::Status(exit::MISUSE, format!("{option}: {why}"))
+    };
     let holder = args.candidate.own_holder().map_err(|refusal| misuse("--holder", &refusal))?;
     if let Some(path) = &args.result_file {
         result_file::check(path, &vvm_storage::url::files(&args.candidate.storage))
             .map_err(|refusal| misuse("--result-file", &refusal))?;
     }
     let mut manager = ServiceManager::of_environment();
-    let mut told = Told::default();
+    let mut told = HostReport::default();
     let on_wait = || {
         let waits = HostState { activity: Activity::Waiting, leading: None };
         manager.iter_mut().for_each(|manager| manager.tell(waits));
     };
     // The admission ends with this function.
     let waited = match wait_for_turn(args, once, &holder, began, on_wait)? {
-        Turn::Candidate(admission) => Ok(admission),
-        Turn::Stopped(signal) => {
+        QueueOutcome::Candidate(admission) => Ok(admission),
+        QueueOutcome::Stopped(signal) => {
             let reason = format!("by {}", signal_name(signal.as_raw()));
-            Err((Outcome::StoppedWhileWaiting, Farewell::DieOf(signal), reason))
+            Err((Outcome::StoppedWhileWaiting, ExitWish::DieOf(signal), reason))
         }
-        Turn::TimedOut => {
+        QueueOutcome::TimedOut => {
             let reason = "not acquired in time: other starts of this line on this machine come first";
-            Err((Outcome::NotAcquired, Farewell::Exit(exit::NOT_ACQUIRED), reason.to_owned()))
+            Err((Outcome::NotAcquired, ExitWish::Exit(exit::NOT_ACQUIRED), reason.to_owned()))
         }
     };
     let _admission = match waited {
@@ -77,7 +82,7 @@ fn run(args: &RunArgs, once: Option<&OnceArgs>, settled: &Settled) -> Result<(Fa
     };
     // Before a host starts: it must not win a leadership without containment for its command.
     let containment = Containment::establish(args.containment.into())
-        .map_err(|refusal| Refusal::Status(exit::SYSTEM, NotContained(refusal).to_string()))?;
+        .map_err(|refusal| InspectionError::Status(exit::SYSTEM, NotContained(refusal).to_string()))?;
     announce::contained(containment.level());
     let environment = [
         (service_manager::VARIABLE.into(), None),
@@ -95,10 +100,11 @@ fn run(args: &RunArgs, once: Option<&OnceArgs>, settled: &Settled) -> Result<(Fa
             message => message.into_iter().for_each(|message| told.hear(message)),
         },
     })?;
-    if let Some(release) = Release::of(&told, &end, args) {
+    if let Some(release) = Release::new(&told, &end, args) {
         release.run(of_stage(STAGE_RELEASE), settled.handed_on());
     }
-    let farewell = told.farewell.unwrap_or_else(|| Ending::of(told, &end).report(args, &holder, &end));
+    let farewell =
+        told.farewell.unwrap_or_else(|| LeadershipEnd::new(told, &end).report(args, &holder, &end));
     Ok((farewell, told.leading.is_none()))
 }
 
@@ -112,36 +118,36 @@ fn conclude(args: &RunArgs, report: &Report, level: &str, line: Option<String>) 
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Ending {
+struct LeadershipEnd {
     outcome: Outcome,
-    farewell: Farewell,
-    leading: Option<Leading>,
+    farewell: ExitWish,
+    leading: Option<RecordId>,
 }
 
-impl Ending {
-    fn of(told: Told, end: &GuardEnded) -> Self {
+impl LeadershipEnd {
+    fn new(told: HostReport, end: &GuardEnded) -> Self {
         let (outcome, farewell) = match end.supervisor {
             // It hangs in the kernel: it was left behind.
-            None => (Outcome::HostDied, Farewell::Exit(exit::SYSTEM)),
-            Some(Ended::Exited(exit::DEADMAN)) => (Outcome::Deadline, Farewell::Exit(exit::DEADMAN)),
-            Some(Ended::Signalled(number)) => match signal_of(number) {
+            None => (Outcome::HostDied, ExitWish::Exit(exit::SYSTEM)),
+            Some(ProcessEnd::Exited(exit::DEADMAN)) => (Outcome::Deadline, ExitWish::Exit(exit::DEADMAN)),
+            Some(ProcessEnd::Signalled(number)) => match signal_of(number) {
                 // Ctrl-C in the first moments, while the host is still in our process group.
                 Some(signal) if told.leading.is_none() && ends_a_candidate(signal) => {
-                    (Outcome::StoppedWhileWaiting, Farewell::DieOf(signal))
+                    (Outcome::StoppedWhileWaiting, ExitWish::DieOf(signal))
                 }
                 _ => {
                     let outcome = if end.deadline_passed { Outcome::Deadline } else { Outcome::HostDied };
-                    (outcome, Farewell::Exit(exit::by_signal(number)))
+                    (outcome, ExitWish::Exit(exit::by_signal(number)))
                 }
             },
             // The host could not start, and has printed why.
-            Some(Ended::Exited(exit::SYSTEM)) => (Outcome::SystemRefused, Farewell::Exit(exit::SYSTEM)),
-            Some(Ended::Exited(_)) => (Outcome::HostDied, Farewell::Exit(exit::SYSTEM)),
+            Some(ProcessEnd::Exited(exit::SYSTEM)) => (Outcome::SystemRefused, ExitWish::Exit(exit::SYSTEM)),
+            Some(ProcessEnd::Exited(_)) => (Outcome::HostDied, ExitWish::Exit(exit::SYSTEM)),
         };
         Self { outcome, farewell, leading: told.leading }
     }
 
-    fn report(self, args: &RunArgs, holder: &Holder, end: &GuardEnded) -> Farewell {
+    fn report(self, args: &RunArgs, holder: &Holder, end: &GuardEnded) -> ExitWish {
         let ended = end.supervisor.map_or("hangs in the kernel".to_owned(), |ended| ended.to_string());
         let reason = format!("the host process {ended}");
         let line = match self.outcome {
@@ -176,17 +182,17 @@ mod tests {
             let end = GuardEnded {
                 deadline: None,
                 deadline_passed: false,
-                supervisor: Some(Ended::Signalled(signal.as_raw())),
+                supervisor: Some(ProcessEnd::Signalled(signal.as_raw())),
                 level: Level::Guardian,
                 reaped_at: Instant::ORIGIN,
                 proven: true,
             };
-            let Ending { outcome, farewell, .. } = Ending::of(Told::default(), &end);
+            let LeadershipEnd { outcome, farewell, .. } = LeadershipEnd::new(HostReport::default(), &end);
             (outcome, farewell)
         };
         for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT] {
-            assert_eq!(ending(signal), (Outcome::StoppedWhileWaiting, Farewell::DieOf(signal)));
+            assert_eq!(ending(signal), (Outcome::StoppedWhileWaiting, ExitWish::DieOf(signal)));
         }
-        assert_eq!(ending(Signal::KILL), (Outcome::HostDied, Farewell::Exit(exit::KILLED)));
+        assert_eq!(ending(Signal::KILL), (Outcome::HostDied, ExitWish::Exit(exit::KILLED)));
     }
 }

@@ -4,10 +4,10 @@ use crate::{
     announce::say,
     args::{TargetArgs, parse_slots},
     exit,
-    inspection::{Refusal, operate, slot_of},
+    inspection::{InspectionError, operate, slot_of},
     liveness::{Liveness, Observation},
     once,
-    shown::{Moment, Span, Style, print_rows},
+    shown::{HumanDuration, Moment, Style, print_rows},
 };
 use clap::Args;
 use ielections::{Slot, TtlStorage as _};
@@ -17,7 +17,7 @@ use vvm_clock::{Instant, SystemWallClock, WallClock as _};
 use vvm_host::operate::{PastLeadership, Purpose, read};
 
 #[derive(Serialize)]
-struct Line {
+struct LeadershipRow {
     slot: u32,
     #[serde(flatten)]
     leadership: PastLeadership,
@@ -31,7 +31,7 @@ pub(crate) fn main(args: &HistoryArgs) -> ExitCode {
         let (storage, name) = (&inspector.storage, &inspector.name);
         if storage.documents().is_none() {
             let why = "this storage keeps no documents, and so no history";
-            return Err(Refusal::Status(exit::NOT_ACQUIRED, why.into()));
+            return Err(InspectionError::Status(exit::NOT_ACQUIRED, why.into()));
         }
         let mut keys = inspector.slots().await?;
         if let Some(wanted) = args.slot {
@@ -53,7 +53,7 @@ pub(crate) fn main(args: &HistoryArgs) -> ExitCode {
                 if leadership.end.is_none() {
                     leadership.end = unrecorded_end(leadership.epoch, &slot);
                 }
-                lines.push(Line { slot: key.slot.get().get(), leadership });
+                lines.push(LeadershipRow { slot: key.slot.get().get(), leadership });
             }
         }
         let columns = [
@@ -66,10 +66,10 @@ pub(crate) fn main(args: &HistoryArgs) -> ExitCode {
             ("HOW IT ENDED", 0),
         ];
         let now = SystemWallClock.since_unix_epoch();
-        print_rows(args.json, columns, &lines, |Line { slot, leadership }| {
+        print_rows(args.json, columns, &lines, |LeadershipRow { slot, leadership }| {
             let PastLeadership { holder, epoch, started_ms, ended_ms, end } = leadership;
             let moment = |millis| Moment(Duration::from_millis(millis)).to_string();
-            let lasted = lasted(leadership, now).map(|lasted| Span(lasted).to_string());
+            let lasted = lasted(leadership, now).map(|lasted| HumanDuration(lasted).to_string());
             let (slot, started) = (Some(slot.to_string()), Some(moment(*started_ms)));
             let (epoch, holder) = (Some(epoch.to_string()), Some(holder.clone()));
             (Style::Plain, [slot, started, ended_ms.map(moment), lasted, epoch, holder, end.clone()])

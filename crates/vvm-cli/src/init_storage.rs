@@ -1,6 +1,6 @@
 //! `vvm init-storage`: creates the file, table or keyspace of a storage.
 
-use crate::{args::parse_any_storage, inspection::Refusal, runtime};
+use crate::{args::parse_any_storage, inspection::InspectionError, runtime};
 use clap::Args;
 use std::{
     io::{self, Write as _},
@@ -37,7 +37,7 @@ pub(crate) struct InitStorageArgs {
 }
 
 pub(crate) fn main(args: &InitStorageArgs) -> ExitCode {
-    init(args).map_or_else(|refusal| Refusal::from(refusal).conclude().into(), |()| ExitCode::SUCCESS)
+    init(args).map_or_else(|refusal| InspectionError::from(refusal).conclude().into(), |()| ExitCode::SUCCESS)
 }
 
 fn init(args: &InitStorageArgs) -> Result<(), InspectError> {

@@ -31,7 +31,7 @@ pub(crate) fn inspect<T, E: From<InspectError>>(
 pub(crate) fn operate(
     of: (&str, &str),
     purpose: Purpose,
-    act: impl AsyncFnOnce(&StorageInspector) -> Result<u8, Refusal>,
+    act: impl AsyncFnOnce(&StorageInspector) -> Result<u8, InspectionError>,
 ) -> ExitCode {
     inspect(of, purpose, act).unwrap_or_else(|refusal| refusal.conclude()).into()
 }
@@ -39,32 +39,32 @@ pub(crate) fn operate(
 pub(crate) const INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Refusal {
+pub(crate) enum InspectionError {
     #[error(transparent)]
     Inspect(#[from] InspectError),
     #[error("{1}")]
     Status(u8, String),
 }
 
-impl From<io::Error> for Refusal {
+impl From<io::Error> for InspectionError {
     fn from(cause: io::Error) -> Self {
         InspectError::system(cause).into()
     }
 }
 
-impl From<ReadError> for Refusal {
+impl From<ReadError> for InspectionError {
     fn from(cause: ReadError) -> Self {
         InspectError::Read(cause).into()
     }
 }
 
-impl From<WriteError> for Refusal {
+impl From<WriteError> for InspectionError {
     fn from(cause: WriteError) -> Self {
         Self::Status(exit::STORAGE, cause.to_string())
     }
 }
 
-impl Refusal {
+impl InspectionError {
     /// Prints it, and returns the exit status. A closed pipe, as of `head`, is no error.
     pub(crate) fn conclude(&self) -> u8 {
         if let Self::Inspect(InspectError::Output(cause)) = self
@@ -84,10 +84,10 @@ pub(crate) fn slot_of(
     keys: Vec<ElectionKey>,
     number: NonZeroU32,
     name: &str,
-) -> Result<ElectionKey, Refusal> {
+) -> Result<ElectionKey, InspectionError> {
     let count = keys.len();
     let found = keys.into_iter().find(|key| key.slot.get() == number);
-    found.ok_or_else(|| Refusal::Status(exit::MISUSE, format!("--slot {number}: {name} has {count}")))
+    found.ok_or_else(|| InspectionError::Status(exit::MISUSE, format!("--slot {number}: {name} has {count}")))
 }
 
 pub(crate) fn new_ask() -> Ask {

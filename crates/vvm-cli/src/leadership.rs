@@ -6,7 +6,7 @@ use std::{
     fmt,
 };
 use vvm_clock::{Instant, SystemClock};
-use vvm_containment::{Note, signal_of};
+use vvm_containment::{DeathNotice, signal_of};
 use vvm_host::operate::LeftBehind;
 use vvm_storage::ElectionKey;
 
@@ -76,36 +76,36 @@ impl fmt::Display for Leadership {
 pub(crate) enum ToGuardian {
     /// A claim is about to be sent, for this leadership. `None`: the storage has no record of this host. The
     /// guardian has the record released if the host dies.
-    Claim(Option<Leading>),
+    Claim(Option<RecordId>),
     /// A leadership began. The guardian reports it if the host dies.
-    Leading(Leading),
+    Leading(RecordId),
     /// The keeper has died, so the host can't prove that the command has ended, and releases nothing. The
     /// guardian can, once it has no child left.
     Unproven,
     State(HostState),
-    Farewell(Farewell),
+    Farewell(ExitWish),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(into = "[u64; 4]", try_from = "[u64; 4]")]
-pub(crate) struct Leading {
+pub(crate) struct RecordId {
     pub(crate) slot: u32,
     pub(crate) epoch: Epoch,
     pub(crate) incarnation: Incarnation,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Told {
+pub(crate) struct HostReport {
     /// The last claim that may have been applied and not been released.
-    pub(crate) claim: Option<Leading>,
+    pub(crate) claim: Option<RecordId>,
     /// When that was heard, on a clock that does not jump.
     pub(crate) since: Instant,
-    pub(crate) leading: Option<Leading>,
+    pub(crate) leading: Option<RecordId>,
     pub(crate) unproven: bool,
-    pub(crate) farewell: Option<Farewell>,
+    pub(crate) farewell: Option<ExitWish>,
 }
 
-impl Told {
+impl HostReport {
     pub(crate) fn hear(&mut self, message: ToGuardian) {
         match message {
             ToGuardian::Claim(claim) => (self.claim, self.since) = (claim, SystemClock::read()),
@@ -117,14 +117,14 @@ impl Told {
     }
 }
 
-impl Default for Told {
+impl Default for HostReport {
     fn default() -> Self {
         Self { claim: None, since: Instant::ORIGIN, leading: None, unproven: false, farewell: None }
     }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Farewell {
+pub(crate) enum ExitWish {
     Exit(u8),
     DieOf(Signal),
 }
@@ -166,13 +166,13 @@ impl fmt::Display for HostState {
     }
 }
 
-impl From<ToGuardian> for Note {
+impl From<ToGuardian> for DeathNotice {
     fn from(message: ToGuardian) -> Self {
         let (kind, words) = match message {
             ToGuardian::Leading(leading) => (0, leading.into()),
             ToGuardian::Claim(claim) => (4, claim.map_or([0; 4], Into::into)),
-            ToGuardian::Farewell(Farewell::Exit(status)) => (1, [u64::from(status), 0, 0, 0]),
-            ToGuardian::Farewell(Farewell::DieOf(signal)) => {
+            ToGuardian::Farewell(ExitWish::Exit(status)) => (1, [u64::from(status), 0, 0, 0]),
+            ToGuardian::Farewell(ExitWish::DieOf(signal)) => {
                 (2, [u64::from(signal.as_raw().unsigned_abs()), 0, 0, 0])
             }
             ToGuardian::Unproven => (5, [0; 4]),
@@ -186,28 +186,28 @@ impl From<ToGuardian> for Note {
     }
 }
 
-impl From<LeftBehind> for Leading {
+impl From<LeftBehind> for RecordId {
     fn from(record: LeftBehind) -> Self {
         let LeftBehind { slot, epoch, incarnation, .. } = record;
         Self { slot: slot.get().get(), epoch, incarnation }
     }
 }
 
-impl From<&Leadership> for Leading {
+impl From<&Leadership> for RecordId {
     fn from(leadership: &Leadership) -> Self {
         let Leadership { slot, epoch, incarnation, .. } = *leadership;
         Self { slot, epoch, incarnation }
     }
 }
 
-impl From<Leading> for [u64; 4] {
-    fn from(Leading { slot, epoch, incarnation }: Leading) -> Self {
+impl From<RecordId> for [u64; 4] {
+    fn from(RecordId { slot, epoch, incarnation }: RecordId) -> Self {
         let number = u128::from_le_bytes(*incarnation.as_bytes());
         [u64::from(slot), epoch.get(), number as u64, (number >> 64) as u64]
     }
 }
 
-impl TryFrom<[u64; 4]> for Leading {
+impl TryFrom<[u64; 4]> for RecordId {
     type Error = &'static str;
 
     fn try_from([slot, epoch, low, high]: [u64; 4]) -> Result<Self, Self::Error> {
@@ -220,13 +220,13 @@ impl TryFrom<[u64; 4]> for Leading {
 
 impl ToGuardian {
     /// Returns `None` for a message of another version.
-    pub(crate) fn read(note: Note) -> Option<Self> {
+    pub(crate) fn read(note: DeathNotice) -> Option<Self> {
         let [first, second, third, _] = note.words;
         let leading = || Some((u32::try_from(first).ok()?, Epoch::new(second).ok()?));
         Some(match note.kind {
             0 => Self::Leading(note.words.try_into().ok()?),
-            1 => Self::Farewell(Farewell::Exit(u8::try_from(first).ok()?)),
-            2 => Self::Farewell(Farewell::DieOf(signal_of(i32::try_from(first).ok()?)?)),
+            1 => Self::Farewell(ExitWish::Exit(u8::try_from(first).ok()?)),
+            2 => Self::Farewell(ExitWish::DieOf(signal_of(i32::try_from(first).ok()?)?)),
             3 => {
                 let (activity, ..) = *ACTIVITIES.get(usize::try_from(third).ok()?)?;
                 Self::State(HostState { activity, leading: leading() })
@@ -278,14 +278,14 @@ mod tests {
     fn every_note_is_read_back() {
         let incarnation = Incarnation::from_bytes(std::array::from_fn(|place| place as u8));
         let epoch = Epoch::new(Epoch::MAX).unwrap();
-        let leading = Leading { slot: u32::MAX, epoch, incarnation };
+        let leading = RecordId { slot: u32::MAX, epoch, incarnation };
         let mut messages = vec![
             ToGuardian::Leading(leading),
             ToGuardian::Claim(Some(leading)),
             ToGuardian::Claim(None),
             ToGuardian::Unproven,
-            ToGuardian::Farewell(Farewell::Exit(255)),
-            ToGuardian::Farewell(Farewell::DieOf(Signal::INT)),
+            ToGuardian::Farewell(ExitWish::Exit(255)),
+            ToGuardian::Farewell(ExitWish::DieOf(Signal::INT)),
         ];
         for (activity, ..) in ACTIVITIES {
             for leading in [None, Some((7, epoch))] {
@@ -295,7 +295,7 @@ mod tests {
         for message in messages {
             assert_eq!(ToGuardian::read(message.into()), Some(message));
         }
-        assert_eq!(ToGuardian::read(Note { kind: 6, words: [0; 4] }), None);
-        assert_eq!(ToGuardian::read(Note { kind: 3, words: [0, 0, 7, 0] }), None);
+        assert_eq!(ToGuardian::read(DeathNotice { kind: 6, words: [0; 4] }), None);
+        assert_eq!(ToGuardian::read(DeathNotice { kind: 3, words: [0, 0, 7, 0] }), None);
     }
 }

@@ -4,10 +4,10 @@ use crate::{
     announce::say,
     args::parse_storage,
     exit,
-    inspection::{Refusal, operate},
+    inspection::{InspectionError, operate},
     liveness::Liveness,
     shown::{Style, print_rows},
-    status::{Line, look_once},
+    status::{SlotRow, look_once},
 };
 use clap::Args;
 use serde::Serialize;
@@ -20,7 +20,7 @@ struct NamedLine {
     name: String,
     slots: u32,
     #[serde(flatten)]
-    line: Line,
+    line: SlotRow,
 }
 
 pub(crate) fn main(args: &ListArgs) -> ExitCode {
@@ -32,7 +32,7 @@ pub(crate) fn main(args: &ListArgs) -> ExitCode {
                 _ => "ask for one by `vvm status --name NAME`",
             };
             let refusal = format!("--storage: vvm can't list the names of this kind of storage: {way_out}");
-            return Err(Refusal::Status(exit::MISUSE, refusal));
+            return Err(InspectionError::Status(exit::MISUSE, refusal));
         };
         let mut lines = Vec::new();
         for cluster in &names {

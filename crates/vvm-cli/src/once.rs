@@ -4,7 +4,7 @@
 use crate::{
     args::{CandidateArgs, InvalidValue, TargetArgs, parse_duration, parse_failures},
     exit,
-    inspection::{Refusal, operate, printable},
+    inspection::{InspectionError, operate, printable},
     result_file::Outcome,
     shown::{Moment, Style, print_rows},
 };
@@ -74,7 +74,7 @@ pub(crate) enum OnceEnd {
 }
 
 impl OnceEnd {
-    pub(crate) fn of(decision: &Decision, args: &OnceArgs) -> Option<Self> {
+    pub(crate) fn from_decision(decision: &Decision, args: &OnceArgs) -> Option<Self> {
         let period = &args.period;
         let done = |text| Self::Reason(Outcome::AlreadyDone, 0, text);
         match decision {
@@ -143,7 +143,7 @@ pub(crate) async fn look(candidate: &CandidateArgs, args: &OnceArgs) -> Option<O
     match periods {
         Ok(periods) => {
             let decision = periods.decide_for(&args.plan());
-            OnceEnd::of(&decision, args).filter(|_| decision.needs_no_leader())
+            OnceEnd::from_decision(&decision, args).filter(|_| decision.needs_no_leader())
         }
         Err(PeriodError::Unanswered(_)) => None,
         Err(refusal) => Some(refusal.into()),
@@ -156,7 +156,7 @@ async fn periods(inspector: &StorageInspector) -> Result<Periods, PeriodError> {
 }
 
 #[derive(Debug, Serialize)]
-struct Line {
+struct PeriodRow {
     state: &'static str,
     #[serde(flatten)]
     past: PastPeriod,
@@ -170,9 +170,11 @@ pub(crate) fn history(target: &TargetArgs, as_json: bool) -> ExitCode {
         let leading = inspector.storage.get(&key).await?.entry().map(|entry| entry.epoch);
         let periods = match periods(inspector).await {
             Err(PeriodError::NoDocuments) => Periods::default(),
-            periods => periods.map_err(|error| Refusal::Status(exit::NOT_ACQUIRED, error.to_string()))?,
+            periods => {
+                periods.map_err(|error| InspectionError::Status(exit::NOT_ACQUIRED, error.to_string()))?
+            }
         };
-        let line = |past: &PastPeriod| Line { state: past.state(leading), past: past.clone() };
+        let line = |past: &PastPeriod| PeriodRow { state: past.state(leading), past: past.clone() };
         let lines = periods.list().iter().map(line).collect::<Vec<_>>();
         let columns = [
             ("PERIOD", 20),
@@ -184,7 +186,7 @@ pub(crate) fn history(target: &TargetArgs, as_json: bool) -> ExitCode {
             ("HOLDER", 24),
             ("HOW THE LAST ATTEMPT FAILED", 0),
         ];
-        print_rows(as_json, columns, &lines, |Line { state, past }| {
+        print_rows(as_json, columns, &lines, |PeriodRow { state, past }| {
             let moment = |millis| Moment(Duration::from_millis(millis)).to_string();
             let cells = [
                 Some(past.period.clone()),

@@ -8,9 +8,9 @@ use crate::{
     announce::say,
     args::{NotADuration, TargetArgs, WakeArgs, parse_duration, parse_text},
     exit,
-    inspection::{INTERVAL, Refusal, new_ask, operate, print},
+    inspection::{INTERVAL, InspectionError, new_ask, operate, print},
     liveness::{Liveness, Observation},
-    shown::{Moment, Span},
+    shown::{HumanDuration, Moment},
 };
 use clap::Args;
 use ielections::{Holder, ReadError, TtlStorage, WriteError};
@@ -30,12 +30,12 @@ pub(crate) fn resume(args: &ResumeArgs) -> ExitCode {
     operate(args.target.pair(), Purpose::Ask, async |inspector| end_pause(inspector, args).await)
 }
 
-async fn pause_and_wait(inspector: &StorageInspector, args: &PauseArgs) -> Result<u8, Refusal> {
+async fn pause_and_wait(inspector: &StorageInspector, args: &PauseArgs) -> Result<u8, InspectionError> {
     let StorageInspector { name, clock, .. } = inspector;
     let by = by(args)?;
     if !args.new {
         inspector.slots().await.map_err(|refusal| match refusal {
-            unknown @ InspectError::UnknownName { .. } => Refusal::Status(
+            unknown @ InspectError::UnknownName { .. } => InspectionError::Status(
                 exit::UNKNOWN,
                 format!("{unknown}, or pause it before its first start with --new"),
             ),
@@ -50,7 +50,7 @@ async fn pause_and_wait(inspector: &StorageInspector, args: &PauseArgs) -> Resul
         false => print(inspector, format_args!("paused already, by {}, since {since}", pause.by())),
     }
     let began = clock.now();
-    let mut occupied = Occupied::default();
+    let mut occupied = OccupiedSlots::default();
     let Wait::For(timeout) = args.wait else {
         // Only for what it says: the pause stands in any case.
         let _ = occupied.find(inspector).await;
@@ -63,7 +63,7 @@ async fn pause_and_wait(inspector: &StorageInspector, args: &PauseArgs) -> Resul
             Ok(Some(true)) => break,
             Ok(Some(false)) => {
                 let why = format!("{name} was resumed by another operator meanwhile");
-                return Err(Refusal::Status(exit::UNFINISHED, why));
+                return Err(InspectionError::Status(exit::UNFINISHED, why));
             }
             Ok(None) | Err(ReadError::Unavailable(_)) => {}
             Err(refusal) => return Err(refusal.into()),
@@ -73,7 +73,7 @@ async fn pause_and_wait(inspector: &StorageInspector, args: &PauseArgs) -> Resul
             say!("{name}: waiting until no process leads: {leaders} (Ctrl-C ends the wait, not the pause)");
         }
         if clock.now() >= give_up_at {
-            return Err(Refusal::Status(
+            return Err(InspectionError::Status(
                 exit::UNFINISHED,
                 format!(
                     "{name} is paused, but not all leaders have stopped: {leaders}. The pause stands, and no new \
@@ -84,7 +84,7 @@ async fn pause_and_wait(inspector: &StorageInspector, args: &PauseArgs) -> Resul
         }
         clock.sleep_until(clock.now().after(INTERVAL).min(give_up_at)).await;
     }
-    let took = Span(began.until(clock.now()));
+    let took = HumanDuration(began.until(clock.now()));
     print(inspector, format_args!("no process leads, and none will until `vvm resume` (after {took})"));
     Ok(0)
 }
@@ -93,7 +93,7 @@ async fn pause_and_wait(inspector: &StorageInspector, args: &PauseArgs) -> Resul
 async fn stands_when_clear(
     inspector: &StorageInspector,
     pause: &Pause,
-    occupied: &mut Occupied,
+    occupied: &mut OccupiedSlots,
 ) -> Result<Option<bool>, ReadError> {
     let StorageInspector { storage, cluster, clock, .. } = inspector;
     occupied.find(inspector).await?;
@@ -105,7 +105,7 @@ async fn stands_when_clear(
     Ok(Some(storage.standing_pause(cluster).await?.as_ref() == Some(pause)))
 }
 
-async fn end_pause(inspector: &StorageInspector, args: &ResumeArgs) -> Result<u8, Refusal> {
+async fn end_pause(inspector: &StorageInspector, args: &ResumeArgs) -> Result<u8, InspectionError> {
     let StorageInspector { storage, cluster, .. } = inspector;
     let mut was_paused = false;
     let said = loop {
@@ -120,7 +120,7 @@ async fn end_pause(inspector: &StorageInspector, args: &ResumeArgs) -> Result<u8
         // Else it is gone or replaced: read again.
         if with_retries(inspector, async || storage.resume(cluster, &pause).await).await? {
             let lasted = SystemWallClock.since_unix_epoch().saturating_sub(pause.since_unix_epoch());
-            break format!("resumed; had been paused by {} for {}", pause.by(), Span(lasted));
+            break format!("resumed; had been paused by {} for {}", pause.by(), HumanDuration(lasted));
         }
     };
     inspector.wake_candidates(args.wake.local_dir.as_ref());
@@ -128,7 +128,7 @@ async fn end_pause(inspector: &StorageInspector, args: &ResumeArgs) -> Result<u8
     Ok(0)
 }
 
-async fn write(inspector: &StorageInspector, by: &Holder) -> Result<(Pause, bool), Refusal> {
+async fn write(inspector: &StorageInspector, by: &Holder) -> Result<(Pause, bool), InspectionError> {
     // The same request in each attempt: if any of them is applied, the pause is ours.
     let ask = new_ask();
     let write = async || inspector.storage.pause(&inspector.cluster, by, ask).await;
@@ -141,7 +141,7 @@ async fn write(inspector: &StorageInspector, by: &Holder) -> Result<(Pause, bool
 async fn with_retries<T>(
     inspector: &StorageInspector,
     mut attempt: impl AsyncFnMut() -> Result<T, WriteError>,
-) -> Result<T, Refusal> {
+) -> Result<T, InspectionError> {
     for _ in 1..ATTEMPTS {
         match attempt().await {
             Err(WriteError::NotApplied(_) | WriteError::Unknown(_)) => {
@@ -153,7 +153,7 @@ async fn with_retries<T>(
     Ok(attempt().await?)
 }
 
-fn by(args: &PauseArgs) -> Result<Holder, Refusal> {
+fn by(args: &PauseArgs) -> Result<Holder, InspectionError> {
     let operator = args.by.clone().unwrap_or_else(|| {
         let user = std::env::var("USER").ok().filter(|user| !user.is_empty()).or_else(user_name);
         let user = user.unwrap_or_else(|| format!("user {}", rustix::process::getuid().as_raw()));
@@ -163,7 +163,10 @@ fn by(args: &PauseArgs) -> Result<Holder, Refusal> {
         args.reason.as_ref().map_or_else(|| operator.clone(), |reason| format!("{operator}: {reason}"));
     Holder::new(text).map_err(|_| {
         let left = Holder::MAX_BYTES.saturating_sub(operator.len() + ": ".len());
-        Refusal::Status(exit::MISUSE, format!("--reason: too long: at most {left} bytes beside {operator}"))
+        InspectionError::Status(
+            exit::MISUSE,
+            format!("--reason: too long: at most {left} bytes beside {operator}"),
+        )
     })
 }
 
@@ -234,9 +237,9 @@ fn parse_wait(text: &str) -> Result<Wait, NotADuration> {
 }
 
 #[derive(Default)]
-struct Occupied(Option<Vec<(ElectionKey, Observation)>>);
+struct OccupiedSlots(Option<Vec<(ElectionKey, Observation)>>);
 
-impl Occupied {
+impl OccupiedSlots {
     async fn find(&mut self, inspector: &StorageInspector) -> Result<(), ReadError> {
         if self.0.is_some() {
             return Ok(());
@@ -374,7 +377,7 @@ mod tests {
         let storage = FaultyStorage::new(beneath, clock.clone());
         let key = ElectionKey { cluster: ClusterName::from("a"), slot: SlotNumber::new(NonZeroU32::MIN) };
         storage.fail_next(Verb::Get, Fault::NotApplied);
-        let mut occupied = Occupied(Some(vec![(key, Observation::default())]));
+        let mut occupied = OccupiedSlots(Some(vec![(key, Observation::default())]));
         occupied.look(&storage, &*clock).await.unwrap_err();
         assert!(!occupied.is_clear());
         occupied.look(&storage, &*clock).await.unwrap();

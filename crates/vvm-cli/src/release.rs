@@ -9,8 +9,8 @@ use crate::{
     args::CandidateArgs,
     contained::conclude,
     exit,
-    inspection::{Refusal, inspect},
-    leadership::{Farewell, Leading, Told},
+    inspection::{InspectionError, inspect},
+    leadership::{ExitWish, HostReport, RecordId},
     run::RunArgs,
     settings::HANDED_ON,
 };
@@ -27,13 +27,13 @@ use std::{
     process::{Child, Command, ExitCode, Stdio},
 };
 use vvm_clock::{Instant, SystemClock};
-use vvm_containment::{Ended, GuardEnded, OWN_BINARY, StageError, ends_by, signal_name};
+use vvm_containment::{GuardEnded, OWN_BINARY, ProcessEnd, StageError, ends_by, signal_name};
 use vvm_host::operate::{HostEnd, LeftBehind, Purpose};
 use vvm_storage::SlotNumber;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Release {
-    order: Order,
+    order: ReleaseOrder,
     from: Instant,
     until: Instant,
 }
@@ -45,10 +45,10 @@ impl Release {
     /// reasons do not hold for the guardian. After a loss the storage did not take the host's release, but may take one of
     /// another process, as if a file of the host may not grow. And what a dead keeper had started are children of the
     /// guardian since (I6).
-    pub(crate) fn of(told: &Told, end: &GuardEnded, args: &RunArgs) -> Option<Self> {
+    pub(crate) fn new(told: &HostReport, end: &GuardEnded, args: &RunArgs) -> Option<Self> {
         let leading = told.claim?;
         let &GuardEnded { proven, reaped_at, deadline, .. } = end;
-        let has_lost = told.farewell == Some(Farewell::Exit(exit::LOST));
+        let has_lost = told.farewell == Some(ExitWish::Exit(exit::LOST));
         let orderly = told.farewell.is_some() && !has_lost && !told.unproven;
         let of_host = HostEnd { proven, orderly, reaped_at, deadline };
         let (from, until) =
@@ -59,7 +59,8 @@ impl Release {
             (false, false) => ended_host(end),
         };
         let how = format!("released by the guardian after the {ended}");
-        let order = Order { from: getpid().as_raw_pid(), leading, since_ns: told.since.as_nanos(), how };
+        let order =
+            ReleaseOrder { from: getpid().as_raw_pid(), leading, since_ns: told.since.as_nanos(), how };
         Some(Self { order, from, until })
     }
 
@@ -86,12 +87,12 @@ impl Release {
 
 fn ended_host(end: &GuardEnded) -> String {
     match end.supervisor {
-        Some(Ended::Exited(exit::DEADMAN)) => "host was killed at its deadline".into(),
-        Some(Ended::Signalled(number)) => {
+        Some(ProcessEnd::Exited(exit::DEADMAN)) => "host was killed at its deadline".into(),
+        Some(ProcessEnd::Signalled(number)) => {
             let name = signal_name(number);
             format!("host was killed{} ({name})", if end.deadline_passed { " at its deadline" } else { "" })
         }
-        Some(ended @ Ended::Exited(_)) => format!("host {ended}"),
+        Some(ended @ ProcessEnd::Exited(_)) => format!("host {ended}"),
         None => "host was gone".into(),
     }
 }
@@ -99,16 +100,16 @@ fn ended_host(end: &GuardEnded) -> String {
 pub(crate) const VARIABLE: &str = "VVM_STAGE_RELEASE";
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-struct Order {
+struct ReleaseOrder {
     from: i32,
-    leading: Leading,
+    leading: RecordId,
     since_ns: u64,
     how: String,
 }
 
 pub(crate) fn main(args: &RunArgs) -> ExitCode {
-    let order = env::var(VARIABLE).ok().and_then(|order| serde_json::from_str::<Order>(&order).ok());
-    let Some(Order { from, leading, since_ns, how }) = order else {
+    let order = env::var(VARIABLE).ok().and_then(|order| serde_json::from_str::<ReleaseOrder>(&order).ok());
+    let Some(ReleaseOrder { from, leading, since_ns, how }) = order else {
         return conclude(&StageError::NotAStage);
     };
     announce::start_log(args.candidate.log_format);
@@ -127,7 +128,7 @@ pub(crate) fn main(args: &RunArgs) -> ExitCode {
 /// Returns false if the record may stand.
 pub(crate) fn release(
     candidate: &CandidateArgs,
-    (leading, since): (Leading, Instant),
+    (leading, since): (RecordId, Instant),
     (by, how): (&str, &str),
 ) -> bool {
     let name = candidate.name.as_str();
@@ -145,10 +146,10 @@ pub(crate) fn release(
 
 fn try_to_release(
     candidate: &CandidateArgs,
-    (leading, since): (Leading, Instant),
+    (leading, since): (RecordId, Instant),
     how: &str,
-) -> Result<bool, Refusal> {
-    let Leading { slot, epoch, incarnation } = leading;
+) -> Result<bool, InspectionError> {
+    let RecordId { slot, epoch, incarnation } = leading;
     let Some(number) = NonZeroU32::new(slot) else { return Ok(false) };
     let left = LeftBehind { slot: SlotNumber::new(number), epoch, incarnation, ttl: candidate.ttl };
     inspect((&candidate.storage, &candidate.name), Purpose::Ask, async |storage| {
@@ -158,8 +159,8 @@ fn try_to_release(
     })
 }
 
-fn report(name: &str, leading: Leading, (by, how): (&str, &str)) {
-    let Leading { slot, epoch, .. } = leading;
+fn report(name: &str, leading: RecordId, (by, how): (&str, &str)) {
+    let RecordId { slot, epoch, .. } = leading;
     say_text!("{name} slot {slot}: {how}; its epoch was {epoch}");
     if is_json() {
         let members = json!({"name": name, "slot": slot, "epoch": epoch.get(), "by": by, "reason": how});
@@ -170,7 +171,7 @@ fn report(name: &str, leading: Leading, (by, how): (&str, &str)) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::leadership::{Farewell, Leading};
+    use crate::leadership::{ExitWish, RecordId};
     use clap::{Args as _, FromArgMatches as _};
     use ielections::{Epoch, Incarnation};
     use std::time::Duration;
@@ -185,7 +186,7 @@ mod tests {
         GuardEnded {
             deadline,
             deadline_passed: false,
-            supervisor: Some(Ended::Signalled(9)),
+            supervisor: Some(ProcessEnd::Signalled(9)),
             level: Level::Guardian,
             reaped_at: SystemClock::read(),
             proven,
@@ -197,35 +198,35 @@ mod tests {
         let words = ["vvm", "--storage", "sqlite:x.db", "--name", "n", "--ttl", "20s", "--", "true"];
         let mut args = parsed(&words);
         let epoch = Epoch::new(7).unwrap();
-        let leading = Leading { slot: 3, epoch, incarnation: Incarnation::from_bytes([5; 16]) };
-        let leader = Told { claim: Some(leading), ..Told::default() };
+        let leading = RecordId { slot: 3, epoch, incarnation: Incarnation::from_bytes([5; 16]) };
+        let leader = HostReport { claim: Some(leading), ..HostReport::default() };
         let soon = Some(SystemClock::read().after(Duration::from_secs(9)));
-        let release = Release::of(&leader, &end(true, soon), &args).unwrap();
+        let release = Release::new(&leader, &end(true, soon), &args).unwrap();
         assert_eq!(release.order.leading, leading);
         assert_eq!(release.order.how, "released by the guardian after the host was killed (SIGKILL)");
         for (ended, how) in [
-            (Ended::Exited(101), "exited with status 101"),
-            (Ended::Signalled(6), "was killed (SIGABRT)"),
-            (Ended::Exited(exit::DEADMAN), "was killed at its deadline"),
+            (ProcessEnd::Exited(101), "exited with status 101"),
+            (ProcessEnd::Signalled(6), "was killed (SIGABRT)"),
+            (ProcessEnd::Exited(exit::DEADMAN), "was killed at its deadline"),
         ] {
             let end = GuardEnded { supervisor: Some(ended), ..end(true, soon) };
-            let release = Release::of(&leader, &end, &args).unwrap();
+            let release = Release::new(&leader, &end, &args).unwrap();
             assert_eq!(release.order.how, format!("released by the guardian after the host {how}"));
         }
-        assert_eq!(Release::of(&leader, &end(false, soon), &args), None, "no proof");
-        assert_eq!(Release::of(&Told::default(), &end(true, soon), &args), None, "no claim");
-        let orderly = Told { farewell: Some(Farewell::Exit(0)), ..leader };
-        assert_eq!(Release::of(&orderly, &end(true, soon), &args), None, "an orderly end");
-        let lost = Told { farewell: Some(Farewell::Exit(exit::LOST)), ..leader };
-        let release = Release::of(&lost, &end(true, soon), &args).unwrap();
+        assert_eq!(Release::new(&leader, &end(false, soon), &args), None, "no proof");
+        assert_eq!(Release::new(&HostReport::default(), &end(true, soon), &args), None, "no claim");
+        let orderly = HostReport { farewell: Some(ExitWish::Exit(0)), ..leader };
+        assert_eq!(Release::new(&orderly, &end(true, soon), &args), None, "an orderly end");
+        let lost = HostReport { farewell: Some(ExitWish::Exit(exit::LOST)), ..leader };
+        let release = Release::new(&lost, &end(true, soon), &args).unwrap();
         assert_eq!(release.order.how, "released by the guardian after the leadership was lost");
-        assert_eq!(Release::of(&lost, &end(false, soon), &args), None, "no proof");
-        let without_keeper = Told { unproven: true, ..orderly };
-        let release = Release::of(&without_keeper, &end(true, soon), &args).unwrap();
+        assert_eq!(Release::new(&lost, &end(false, soon), &args), None, "no proof");
+        let without_keeper = HostReport { unproven: true, ..orderly };
+        let release = Release::new(&without_keeper, &end(true, soon), &args).unwrap();
         assert_eq!(release.order.how, "released by the guardian after the keeper of the command died");
-        assert_eq!(Release::of(&without_keeper, &end(false, soon), &args), None, "no proof");
+        assert_eq!(Release::new(&without_keeper, &end(false, soon), &args), None, "no proof");
         args.quiet_time = Duration::from_secs(12);
-        let release = Release::of(&leader, &end(true, soon), &args).unwrap();
+        let release = Release::new(&leader, &end(true, soon), &args).unwrap();
         assert!(
             release.from > SystemClock::read().after(Duration::from_secs(11)) && release.until > release.from
         );
@@ -234,10 +235,11 @@ mod tests {
     #[test]
     fn order_is_read_as_it_was_written() {
         let incarnation = Incarnation::from_bytes(std::array::from_fn(|place| 0xf0 | place as u8));
-        let leading = Leading { slot: 4, epoch: Epoch::new(1 << 60).unwrap(), incarnation };
-        let order = Order { from: 7, leading, since_ns: u64::MAX, how: "released by the guardian".into() };
+        let leading = RecordId { slot: 4, epoch: Epoch::new(1 << 60).unwrap(), incarnation };
+        let order =
+            ReleaseOrder { from: 7, leading, since_ns: u64::MAX, how: "released by the guardian".into() };
         let text = serde_json::to_string(&order).unwrap();
-        assert_eq!(serde_json::from_str::<Order>(&text).unwrap(), order);
-        serde_json::from_str::<Order>(&text.replace(&format!("{}", 1_u64 << 60), "0")).unwrap_err();
+        assert_eq!(serde_json::from_str::<ReleaseOrder>(&text).unwrap(), order);
+        serde_json::from_str::<ReleaseOrder>(&text.replace(&format!("{}", 1_u64 << 60), "0")).unwrap_err();
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::{
     announce::say,
-    leadership::{Farewell, Leading},
+    leadership::{ExitWish, RecordId},
 };
 use ielections::Holder;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
@@ -20,7 +20,7 @@ use std::{
 };
 use tempfile::NamedTempFile;
 use vvm_clock::Instant;
-use vvm_containment::{Ended, Level};
+use vvm_containment::{Level, ProcessEnd};
 
 /// The outcome of a `vvm run`. The file has these names in `snake_case`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -109,27 +109,27 @@ pub(crate) struct Report {
 impl Report {
     /// It has no level if `vvm` ends before it is a candidate.
     pub(crate) fn new(
-        (outcome, farewell, reason): (Outcome, Farewell, Option<String>),
+        (outcome, farewell, reason): (Outcome, ExitWish, Option<String>),
         level: Option<Level>,
         (name, holder): (&str, &Holder),
     ) -> Self {
         let (exit_status, signal) = match farewell {
-            Farewell::Exit(status) => (Some(status), None),
-            Farewell::DieOf(signal) => (None, Some(signal.as_raw())),
+            ExitWish::Exit(status) => (Some(status), None),
+            ExitWish::DieOf(signal) => (None, Some(signal.as_raw())),
         };
         let (name, holder) = (name.into(), holder.as_str().into());
         let (outcome, containment) = (Some(outcome), level.map(|level| level.to_string()));
         Self { outcome, exit_status, signal, reason, containment, name, holder, ..Self::default() }
     }
 
-    pub(crate) fn of_worker(&mut self, ended: Ended) {
+    pub(crate) fn of_worker(&mut self, ended: ProcessEnd) {
         match ended {
-            Ended::Exited(status) => self.worker_exit_status = Some(status),
-            Ended::Signalled(number) => self.worker_signal = Some(number),
+            ProcessEnd::Exited(status) => self.worker_exit_status = Some(status),
+            ProcessEnd::Signalled(number) => self.worker_signal = Some(number),
         }
     }
 
-    pub(crate) fn leading(&mut self, Leading { slot, epoch, incarnation }: Leading) {
+    pub(crate) fn leading(&mut self, RecordId { slot, epoch, incarnation }: RecordId) {
         self.slot = Some(slot);
         self.epoch = Some(epoch.get());
         self.incarnation = Some(incarnation.to_string());
@@ -162,7 +162,7 @@ const DESCRIPTORS: [&str; 4] = ["/dev/stdout", "/dev/stderr", "/dev/fd", "/proc"
 
 #[derive(Debug, thiserror::Error)]
 #[error("can't write {} ({}): {}", path.display(), cause.what, cause.way_out)]
-pub(crate) struct Unwritable {
+pub(crate) struct ResultFileError {
     path: PathBuf,
     cause: Cause,
 }
@@ -200,7 +200,7 @@ impl From<io::Error> for Cause {
     }
 }
 
-pub(crate) fn check(path: &Path, of_storage: &[PathBuf]) -> Result<(), Unwritable> {
+pub(crate) fn check(path: &Path, of_storage: &[PathBuf]) -> Result<(), ResultFileError> {
     let checked = || -> Result<(), Cause> {
         let target = target_of(path)?;
         if of_storage.iter().any(|file| is_same(&target, file)) {
@@ -213,11 +213,11 @@ pub(crate) fn check(path: &Path, of_storage: &[PathBuf]) -> Result<(), Unwritabl
             outcome => Ok(outcome.map(drop)?),
         }
     };
-    checked().map_err(|cause| Unwritable { path: path.into(), cause })
+    checked().map_err(|cause| ResultFileError { path: path.into(), cause })
 }
 
 /// Writes `text`, as a whole or not at all, unless the folder of the file is not writable.
-fn write(path: &Path, text: &[u8]) -> Result<(), Unwritable> {
+fn write(path: &Path, text: &[u8]) -> Result<(), ResultFileError> {
     let written = || -> Result<(), Cause> {
         let target = target_of(path)?;
         match replace(&target, text) {
@@ -229,7 +229,7 @@ fn write(path: &Path, text: &[u8]) -> Result<(), Unwritable> {
             outcome => Ok(outcome?),
         }
     };
-    written().map_err(|cause| Unwritable { path: path.into(), cause })
+    written().map_err(|cause| ResultFileError { path: path.into(), cause })
 }
 
 /// Returns the regular file that is created or replaced. A symlink without a target is refused: what is made there
@@ -297,7 +297,7 @@ mod tests {
         tempfile::tempdir().unwrap()
     }
 
-    fn put(path: &Path) -> Result<(), Unwritable> {
+    fn put(path: &Path) -> Result<(), ResultFileError> {
         check(path, &[])?;
         write(path, TEXT)
     }
@@ -370,7 +370,8 @@ mod tests {
             (io::ErrorKind::NotFound, "a folder that exists"),
         ];
         for (kind, way_out) in table {
-            let text = Unwritable { path: "result".into(), cause: io::Error::from(kind).into() }.to_string();
+            let text =
+                ResultFileError { path: "result".into(), cause: io::Error::from(kind).into() }.to_string();
             assert!(text.contains(way_out), "{text}");
             assert!(!text.contains("entity not found") && !text.contains("no storage space"), "{text}");
         }

@@ -16,8 +16,8 @@ use crate::{
     announce,
     contained::{conclude, say_event},
     exit,
-    inspection::Refusal,
-    leadership::{Farewell, Leading, ToGuardian},
+    inspection::InspectionError,
+    leadership::{ExitWish, RecordId, ToGuardian},
     once::{OnceArgs, look},
     result_file::Outcome,
     runtime::{self, Signals},
@@ -29,7 +29,7 @@ use command::{CommandRunner, CommandStarter, asked_by};
 use control::{Control, GuardianSilent, send_changes};
 use ielections::{AcquireError, Env, Terms};
 pub(crate) use once::{OnceCommand, REFUSED, StageArgs};
-use outcome::{Cause, ExitReason, GUARDIAN_LAPSED, LeadershipRun, WorkEnd, Worked};
+use outcome::{Cause, ExitReason, FinishedWork, GUARDIAN_LAPSED, LeadershipRun, WorkEnd};
 use rustix::process::{Signal, pidfd_send_signal};
 use std::{
     io,
@@ -44,13 +44,13 @@ use vvm_containment::{
 };
 use vvm_deadman::{ArmError, Deadman, SystemTrigger};
 use vvm_host::{
-    Ended, Host, HostError, Next, Signals as HostSignals,
+    Host, HostError, HostOutcome, Next, Signals as HostSignals,
     status::{HostStatus, Role, WhyStopping},
 };
 use vvm_orch::Problem;
 use warm::WarmApp;
 
-impl From<HostError> for Refusal {
+impl From<HostError> for InspectionError {
     fn from(error: HostError) -> Self {
         match error {
             HostError::System(cause) | HostError::Deadman(ArmError::Kernel(cause)) => cause.into(),
@@ -69,12 +69,12 @@ pub(crate) fn main(args: RunArgs, once: Option<OnceArgs>) -> ExitCode {
     let started = match Supervisor::accept() {
         Ok(supervisor) => host(supervisor, args, once),
         Err(AcceptError::Stage(refusal)) => return conclude(&refusal),
-        Err(refusal) => Err(Refusal::Status(exit::SYSTEM, refusal.to_string())),
+        Err(refusal) => Err(InspectionError::Status(exit::SYSTEM, refusal.to_string())),
     };
     started.map_or_else(|refusal| refusal.conclude().into(), |()| ExitCode::SUCCESS)
 }
 
-fn host(supervisor: Supervisor, args: RunArgs, once: Option<OnceArgs>) -> Result<(), Refusal> {
+fn host(supervisor: Supervisor, args: RunArgs, once: Option<OnceArgs>) -> Result<(), InspectionError> {
     let Supervisor { guardian, guardian_process, input, terminal_group, containment } = supervisor;
     announce::start_events();
     announce::contained(containment.level());
@@ -96,7 +96,7 @@ fn host(supervisor: Supervisor, args: RunArgs, once: Option<OnceArgs>) -> Result
     }
     let guardian_of_claims = guardian.clone();
     host.report_claims(move |claim| {
-        guardian_of_claims.note(ToGuardian::Claim(claim.map(Leading::from)).into())
+        guardian_of_claims.note(ToGuardian::Claim(claim.map(RecordId::from)).into())
     });
     let control = Arc::new(Control::new(host.stop(), host.status(), args.stop_signal));
     let died = Arc::clone(&control);
@@ -129,8 +129,8 @@ fn host(supervisor: Supervisor, args: RunArgs, once: Option<OnceArgs>) -> Result
     };
     let app = {
         let _entered = runtime.enter();
-        let app = runner.args.warm.then(|| WarmApp::of(&runner, &mut host)).transpose();
-        app.map_err(|refusal| Refusal::Status(exit::SYSTEM, refusal.to_string()))?
+        let app = runner.args.warm.then(|| WarmApp::new(&runner, &mut host)).transpose();
+        app.map_err(|refusal| InspectionError::Status(exit::SYSTEM, refusal.to_string()))?
     };
     let farewell = runtime.block_on(lead_and_listen(&runner, host, app, guardian, signals))?;
 
@@ -151,7 +151,7 @@ async fn lead_and_listen(
     app: Option<WarmApp>,
     guardian: Guardian,
     signals: Signals,
-) -> io::Result<Farewell> {
+) -> io::Result<ExitWish> {
     let CommandRunner { control, status, clock, .. } = runner;
     tokio::select! {
         biased;
@@ -164,12 +164,12 @@ async fn lead_and_listen(
 /// How long the release and the closing of the storage may take after a second stop request.
 const CLOSING: Duration = Duration::from_secs(1);
 
-struct Current {
+struct CurrentCampaign {
     run: Mutex<Option<Arc<LeadershipRun>>>,
     status: Arc<HostStatus>,
 }
 
-impl Current {
+impl CurrentCampaign {
     fn get(&self) -> Option<Arc<LeadershipRun>> {
         // After a step-down the host says nothing, and no campaign runs until the app is ready again.
         let runs = !matches!(self.status.role(), Role::Unready);
@@ -186,10 +186,10 @@ impl Current {
 ///
 /// # Cancel safety
 /// Not cancel safe: dropped, it leaves a leadership whose work has not stopped.
-async fn lead(runner: &CommandRunner, host: Host, app: Option<WarmApp>) -> Farewell {
+async fn lead(runner: &CommandRunner, host: Host, app: Option<WarmApp>) -> ExitWish {
     let warm = app.as_ref().map(WarmApp::services);
     let CommandRunner { args, control, status, clock, .. } = runner;
-    let current = Current { run: Mutex::default(), status: Arc::clone(status) };
+    let current = CurrentCampaign { run: Mutex::default(), status: Arc::clone(status) };
     let (mut last, mut nothing, give_up_at) = (None, None, host.gives_up_at());
     let services = || {
         let run = Arc::new(LeadershipRun::default());
@@ -201,7 +201,7 @@ async fn lead(runner: &CommandRunner, host: Host, app: Option<WarmApp>) -> Farew
             None => vec![Box::new(runner) as _],
         }
     };
-    let after = |ended: &Ended| {
+    let after = |ended: &HostOutcome| {
         let run = current.get().unwrap_or_default();
         // A stop request after this has nothing to do with this leadership.
         current.set(None);
@@ -273,7 +273,7 @@ async fn lead(runner: &CommandRunner, host: Host, app: Option<WarmApp>) -> Farew
             }
         }
     }
-    last.or(nothing).map_or(Farewell::Exit(exit::SYSTEM), |reason: ExitReason| reason.farewell)
+    last.or(nothing).map_or(ExitWish::Exit(exit::SYSTEM), |reason: ExitReason| reason.farewell)
 }
 
 /// Looks at the period of a `vvm once`, and returns the reason to end without a campaign, if there is one. A
@@ -293,7 +293,7 @@ async fn nothing_to_run(runner: &CommandRunner, give_up_at: Instant) -> Option<E
     Some(reason)
 }
 
-fn cause(control: &Control, status: &HostStatus, run: &LeadershipRun, ended: &Ended) -> Cause {
+fn cause(control: &Control, status: &HostStatus, run: &LeadershipRun, ended: &HostOutcome) -> Cause {
     // First, because a dead guardian confirms nothing either.
     if control.guardian_died.is_cancelled() {
         return Cause::GuardianDied;
@@ -304,18 +304,18 @@ fn cause(control: &Control, status: &HostStatus, run: &LeadershipRun, ended: &En
     if let Some(refusal) = control.not_started.get() {
         return Cause::NotStarted(Arc::clone(refusal));
     }
-    let is_finished = run.worked.get().is_some_and(|Worked { last, end }| {
+    let is_finished = run.worked.get().is_some_and(|FinishedWork { last, end }| {
         *end == WorkEnd::Finished && !control.was_asked_to_stop_by(asked_by(last))
     });
     match ended {
         // Even if its checks failed at the same time, or a stop was requested later.
-        Ended::Stopped | Ended::Problem(Problem::Ended { .. }) if is_finished => Cause::Finished,
-        Ended::Stopped if matches!(status.role(), Role::Unready) => {
+        HostOutcome::Stopped | HostOutcome::Problem(Problem::Ended { .. }) if is_finished => Cause::Finished,
+        HostOutcome::Stopped if matches!(status.role(), Role::Unready) => {
             Cause::StoppedUnready(control.stop_signal())
         }
-        Ended::Stopped => Cause::Stopped(control.stop_signal()),
-        Ended::NotOpened(error) => Cause::Storage(Arc::clone(error)),
-        Ended::Problem(problem) if control.stop.is_cancelled() => {
+        HostOutcome::Stopped => Cause::Stopped(control.stop_signal()),
+        HostOutcome::NotOpened(error) => Cause::Storage(Arc::clone(error)),
+        HostOutcome::Problem(problem) if control.stop.is_cancelled() => {
             // The command ended before the signal was read, or a failure followed the stop.
             let was_asked = matches!(status.role(), Role::Stopping { why: WhyStopping::Asked, .. });
             match problem {
@@ -324,13 +324,13 @@ fn cause(control: &Control, status: &HostStatus, run: &LeadershipRun, ended: &En
                 problem => Cause::Problem(problem.clone()),
             }
         }
-        Ended::Problem(Problem::NotAcquired(refusal))
+        HostOutcome::Problem(Problem::NotAcquired(refusal))
             if matches!(**refusal, AcquireError::TimedOut { .. })
                 && let Some(leader) = status.leader_seen() =>
         {
             Cause::TimedOut(format!("{refusal}; {leader}"))
         }
-        Ended::Problem(problem) => match run.unhealthy.get() {
+        HostOutcome::Problem(problem) => match run.unhealthy.get() {
             Some(unhealthy) if run.worked.get().is_some() && matches!(problem, Problem::Ended { .. }) => {
                 Cause::Unhealthy(unhealthy.clone())
             }
@@ -341,7 +341,7 @@ fn cause(control: &Control, status: &HostStatus, run: &LeadershipRun, ended: &En
 
 /// Waits until the guardian has lapsed during a campaign. Between campaigns there is nothing for it to
 /// contain, and a guardian that continues confirms each deadline that it has missed: a past one, then none.
-async fn guardian_lapsed(control: &Control, clock: &Arc<dyn Clock>, current: &Current) {
+async fn guardian_lapsed(control: &Control, clock: &Arc<dyn Clock>, current: &CurrentCampaign) {
     let mut in_force = control.in_force.subscribe();
     loop {
         lapsed(in_force.clone(), clock).await;
@@ -355,7 +355,7 @@ async fn guardian_lapsed(control: &Control, clock: &Arc<dyn Clock>, current: &Cu
 impl CommandRunner {
     fn end_while_opening(&self) -> ! {
         let run = LeadershipRun::default();
-        self.end_process(&run, &cause(&self.control, &self.status, &run, &Ended::Stopped))
+        self.end_process(&run, &cause(&self.control, &self.status, &run, &HostOutcome::Stopped))
     }
 }
 

@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 use std::{io, os::fd::OwnedFd};
 use tokio::runtime::{Builder, Runtime};
-pub(crate) use vvm_containment::{Caught, Signals, asks_to_stop};
+pub(crate) use vvm_containment::{ReceivedSignal, Signals, asks_to_stop};
 use vvm_containment::{SignalMeaning, meaning};
 
 /// The descriptors of a runtime: epoll, its waker, and with signals two sockets and a copy of one.

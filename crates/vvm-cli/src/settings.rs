@@ -47,20 +47,20 @@ pub(crate) fn began() -> Option<Instant> {
 pub(crate) type Variables = Vec<(OsString, OsString)>;
 
 #[derive(Debug)]
-pub(crate) struct Settled {
+pub(crate) struct ResolvedArguments {
     typed: Vec<OsString>,
-    added: Added,
+    added: AddedArguments,
     pub(crate) origins: Origins,
 }
 
 /// What completes a command line. It may contain secrets, so it is never an argument of a process.
 #[derive(Default, Debug, Serialize, Deserialize)]
-struct Added {
+struct AddedArguments {
     options: Vec<OsString>,
     command: Option<Vec<OsString>>,
 }
 
-impl Settled {
+impl ResolvedArguments {
     /// Returns the whole command line: the typed words, the added options after the name of the command, and
     /// the added command at the end.
     pub(crate) fn words(&self) -> Vec<OsString> {
@@ -92,7 +92,7 @@ impl Settled {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Refusal {
+pub(crate) enum SettingsError {
     #[error(transparent)]
     CommandLine(#[from] clap::Error),
     #[error(transparent)]
@@ -101,11 +101,16 @@ pub(crate) enum Refusal {
     Switch { variable: String },
 }
 
-type Found = (Vec<OsString>, String);
+type FileArguments = (Vec<OsString>, String);
 
 /// Completes the command line `words` of `cli`, which [`described`] made.
-pub(crate) fn settle(cli: &Command, words: Vec<OsString>, variables: &Variables) -> Result<Settled, Refusal> {
-    let mut settled = Settled { typed: words, added: Added::default(), origins: Origins::default() };
+pub(crate) fn settle(
+    cli: &Command,
+    words: Vec<OsString>,
+    variables: &Variables,
+) -> Result<ResolvedArguments, SettingsError> {
+    let mut settled =
+        ResolvedArguments { typed: words, added: AddedArguments::default(), origins: Origins::default() };
     if settled.typed.get(1).is_some_and(|word| STAGES.iter().any(|stage| word == stage)) {
         let handed_on = variable(variables, HANDED_ON).and_then(OsStr::to_str);
         settled.added = handed_on.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
@@ -123,7 +128,7 @@ pub(crate) fn settle(cli: &Command, words: Vec<OsString>, variables: &Variables)
     let is_typed = |option: &Setting<'_>| {
         matches.value_source(option.arg.get_id().as_str()) == Some(ValueSource::CommandLine)
     };
-    let mut taken = of(command).filter(is_typed).collect::<Vec<_>>();
+    let mut taken = settings_of(command).filter(is_typed).collect::<Vec<_>>();
 
     let file = match named_file(matches, variables) {
         Some((path, named_by)) => Some(File::read(path, named_by, cli)?),
@@ -132,7 +137,7 @@ pub(crate) fn settle(cli: &Command, words: Vec<OsString>, variables: &Variables)
     // The environment first: what it has is above the file.
     for is_in_file in [false, true] {
         let above = taken.clone();
-        for option in of(command) {
+        for option in settings_of(command) {
             let found = match &file {
                 _ if !is_in_file => of_variable(&option, variables)?,
                 Some(file) => file.values(&option)?,
@@ -178,7 +183,7 @@ fn variable<'all>(variables: &'all Variables, name: &str) -> Option<&'all OsStr>
     found.map(|(_, value)| value.as_os_str()).filter(|value| !value.is_empty())
 }
 
-fn of_variable(option: &Setting<'_>, variables: &Variables) -> Result<Option<Found>, Refusal> {
+fn of_variable(option: &Setting<'_>, variables: &Variables) -> Result<Option<FileArguments>, SettingsError> {
     let name = option.variable();
     let Some(value) = variable(variables, &name) else { return Ok(None) };
     let text = value.to_str().map(str::to_ascii_lowercase);
@@ -186,7 +191,7 @@ fn of_variable(option: &Setting<'_>, variables: &Variables) -> Result<Option<Fou
         (false, _) => vec![value.to_owned()],
         (true, Some("true" | "yes" | "1")) => vec![OsString::from("true")],
         (true, Some("false" | "no" | "0")) => Vec::new(),
-        (true, _) => return Err(Refusal::Switch { variable: name }),
+        (true, _) => return Err(SettingsError::Switch { variable: name }),
     };
     Ok(Some((values, format!("is set by {name}"))))
 }
@@ -219,7 +224,7 @@ pub(crate) struct Setting<'cli> {
     pub(crate) name: &'cli str,
 }
 
-pub(crate) fn of(command: &Command) -> impl Iterator<Item = Setting<'_>> {
+pub(crate) fn settings_of(command: &Command) -> impl Iterator<Item = Setting<'_>> {
     command
         .get_arguments()
         .filter_map(|arg| Some(Setting { name: arg.get_long()?, arg }))
@@ -227,7 +232,7 @@ pub(crate) fn of(command: &Command) -> impl Iterator<Item = Setting<'_>> {
 }
 
 fn of_all(cli: &Command) -> impl Iterator<Item = Setting<'_>> {
-    cli.get_subcommands().filter(|command| has_settings(command)).flat_map(of)
+    cli.get_subcommands().filter(|command| has_settings(command)).flat_map(settings_of)
 }
 
 impl<'cli> Setting<'cli> {

@@ -25,9 +25,9 @@ impl fmt::Display for Moment {
 
 /// A span in two units: `7ms`, `0.4s`, `1m05s`, `2h05m`, `3d04h`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Span(pub(crate) Duration);
+pub(crate) struct HumanDuration(pub(crate) Duration);
 
-impl fmt::Display for Span {
+impl fmt::Display for HumanDuration {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = self.0.as_secs();
         match seconds {
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn span_is_shown_in_two_units() {
-        let span = |millis| Span(Duration::from_millis(millis)).to_string();
+        let span = |millis| HumanDuration(Duration::from_millis(millis)).to_string();
         let spans = [7, 450, 65_000, 7_500_000, 273_600_000].map(span);
         assert_eq!(spans, ["7ms", "0.4s", "1m05s", "2h05m", "3d04h"]);
     }

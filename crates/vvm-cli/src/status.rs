@@ -6,7 +6,7 @@ use crate::{
     exit,
     inspection::operate,
     liveness::{Liveness, Observation},
-    shown::{Moment, Palette, Span, Style, print_rows},
+    shown::{HumanDuration, Moment, Palette, Style, print_rows},
 };
 use clap::Args;
 use ielections::{ReadError, Slot, TtlStorage as _};
@@ -17,12 +17,12 @@ use std::{
     time::Duration,
 };
 use vvm_host::operate::{InspectError, Purpose, StorageInspector};
-use vvm_storage::{ElectionKey, Pause, Requests, Stage, StepDown};
+use vvm_storage::{ElectionKey, OperatorRequests, Pause, Stage, StepDown};
 
 const INTERVAL: Duration = Duration::from_millis(250);
 
 #[derive(Debug, Serialize)]
-pub(crate) struct Line {
+pub(crate) struct SlotRow {
     pub(crate) slot: u32,
     pub(crate) state: Liveness,
     pub(crate) holder: Option<String>,
@@ -58,7 +58,7 @@ pub(crate) fn main(args: &StatusArgs) -> ExitCode {
             wait_for_renewals(inspector, &keys, &requests, &mut lines).await?;
         }
         show(args, &lines, &requests)?;
-        let worst = lines.iter().map(Line::exit_status).max().unwrap_or(exit::STATUS_HELD);
+        let worst = lines.iter().map(SlotRow::exit_status).max().unwrap_or(exit::STATUS_HELD);
         Ok(if args.exit_status { worst } else { 0 })
     })
 }
@@ -68,12 +68,12 @@ pub(crate) async fn look_once(
     inspector: &StorageInspector,
     keys: &[ElectionKey],
     slots: &[Slot],
-    requests: &Requests,
-) -> Result<Vec<Line>, ReadError> {
+    requests: &OperatorRequests,
+) -> Result<Vec<SlotRow>, ReadError> {
     let now = inspector.clock.now();
-    let line = |(key, slot)| Line::of(key, Observation::default().add(slot, now), slot, requests);
+    let line = |(key, slot)| SlotRow::from_slot(key, Observation::default().add(slot, now), slot, requests);
     let mut lines = keys.iter().zip(slots).map(line).collect::<Vec<_>>();
-    if lines.iter().any(Line::is_held) {
+    if lines.iter().any(SlotRow::is_held) {
         let ages = inspector.storage.shown_ages(keys).await?;
         for (line, age) in lines.iter_mut().zip(ages).filter(|(line, _)| line.is_held()) {
             let Some(age) = age.map(millis) else { continue };
@@ -90,16 +90,17 @@ pub(crate) async fn look_once(
 async fn wait_for_renewals(
     inspector: &StorageInspector,
     keys: &[ElectionKey],
-    requests: &Requests,
-    lines: &mut [Line],
+    requests: &OperatorRequests,
+    lines: &mut [SlotRow],
 ) -> Result<(), ReadError> {
     announce_wait(lines);
     let mut observations = vec![Observation::default(); keys.len()];
-    while lines.iter().any(Line::is_held) {
+    while lines.iter().any(SlotRow::is_held) {
         for ((key, observation), line) in keys.iter().zip(&mut observations).zip(&mut *lines) {
             if line.is_held() {
                 let slot = inspector.storage.get(key).await?;
-                *line = Line::of(key, observation.add(&slot, inspector.clock.now()), &slot, requests);
+                *line =
+                    SlotRow::from_slot(key, observation.add(&slot, inspector.clock.now()), &slot, requests);
             }
         }
         inspector.clock.sleep(INTERVAL).await;
@@ -107,7 +108,7 @@ async fn wait_for_renewals(
     Ok(())
 }
 
-fn announce_wait(lines: &[Line]) {
+fn announce_wait(lines: &[SlotRow]) {
     let held = lines.iter().filter(|line| line.is_held()).collect::<Vec<_>>();
     let Some(ttl) = held.iter().filter_map(|line| line.ttl_ms).max().map(Duration::from_millis) else {
         return;
@@ -119,8 +120,8 @@ fn announce_wait(lines: &[Line]) {
     say!(
         "waiting for the next renewal of {slots}: a healthy leader renews within {}; after {} without one \
          the slot is stale. --no-wait shows \"held\" at once",
-        vvm_clock::Span(ttl / 4 + ttl / 10),
-        vvm_clock::Span(ttl)
+        vvm_clock::DisplayDuration(ttl / 4 + ttl / 10),
+        vvm_clock::DisplayDuration(ttl)
     );
 }
 
@@ -128,8 +129,8 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-impl Line {
-    fn of(key: &ElectionKey, state: Liveness, slot: &Slot, requests: &Requests) -> Self {
+impl SlotRow {
+    fn from_slot(key: &ElectionKey, state: Liveness, slot: &Slot, requests: &OperatorRequests) -> Self {
         let (entry, pause) = (slot.entry(), requests.pause.as_ref());
         let is_about = |request: &&StepDown| request.is_about(key.slot, entry.map(|entry| entry.epoch));
         let age = if let Slot::Held { proven_age, .. } = slot { *proven_age } else { None };
@@ -144,7 +145,7 @@ impl Line {
             by_server_clock: false,
             paused_by: pause.map(|pause| pause.author().to_owned()),
             pause_reason: pause.and_then(Pause::reason).map(str::to_owned),
-            stepping_down: requests.step_down.as_ref().filter(is_about).and_then(Stepping::of),
+            stepping_down: requests.step_down.as_ref().filter(is_about).and_then(Stepping::from_request),
         }
     }
 
@@ -162,7 +163,7 @@ impl Line {
     }
 
     fn cells(&self) -> (Style, [Option<String>; 6]) {
-        let span = |millis| Span(Duration::from_millis(millis)).to_string();
+        let span = |millis| HumanDuration(Duration::from_millis(millis)).to_string();
         let (style, age) = match self.state {
             // It was seen to be renewed.
             Liveness::Led => (Style::Good, Some("now".to_owned())),
@@ -171,7 +172,7 @@ impl Line {
             Liveness::Held => (Style::Plain, Some("?".to_owned())),
         };
         let age = self.age_ms.map(span).or(age);
-        let ttl = self.ttl_ms.map(|ttl| vvm_clock::Span(Duration::from_millis(ttl)).to_string());
+        let ttl = self.ttl_ms.map(|ttl| vvm_clock::DisplayDuration(Duration::from_millis(ttl)).to_string());
         let (slot, state) = (self.slot.to_string(), self.state.to_string());
         let epoch = self.epoch.map(|epoch| epoch.to_string());
         (style, [Some(slot), Some(state), age, ttl, epoch, self.holder.clone()])
@@ -179,7 +180,7 @@ impl Line {
 }
 
 impl Stepping {
-    fn of(request: &StepDown) -> Option<Self> {
+    fn from_request(request: &StepDown) -> Option<Self> {
         let stage = match request.stage {
             Stage::Asked => "asked",
             Stage::Accepted => "accepted",
@@ -190,19 +191,19 @@ impl Stepping {
     }
 }
 
-fn show(args: &StatusArgs, lines: &[Line], requests: &Requests) -> Result<(), InspectError> {
+fn show(args: &StatusArgs, lines: &[SlotRow], requests: &OperatorRequests) -> Result<(), InspectError> {
     if !args.json {
         show_requests(lines, requests).map_err(InspectError::Output)?;
     }
     let columns = [("SLOT", -4), ("STATE", 7), ("AGE", -7), ("TTL", -7), ("EPOCH", -14), ("HOLDER", 0)];
-    print_rows(args.json, columns, lines, Line::cells)?;
+    print_rows(args.json, columns, lines, SlotRow::cells)?;
     if !args.json && lines.iter().any(|line| line.by_server_clock) {
         say!("AGE is by the clock of the storage's server");
     }
     Ok(())
 }
 
-fn show_requests(lines: &[Line], requests: &Requests) -> io::Result<()> {
+fn show_requests(lines: &[SlotRow], requests: &OperatorRequests) -> io::Result<()> {
     let mut out = io::stdout().lock();
     if let Some(pause) = &requests.pause {
         let paused = format!("paused by {}, since {}", pause.by(), Moment(pause.since_unix_epoch()));

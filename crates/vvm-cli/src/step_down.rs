@@ -8,9 +8,9 @@ use crate::{
     announce::say,
     args::{TargetArgs, WakeArgs, parse_duration, parse_holder, parse_slots},
     exit,
-    inspection::{INTERVAL, Refusal, new_ask, operate, print, printable, slot_of},
+    inspection::{INTERVAL, InspectionError, new_ask, operate, print, printable, slot_of},
     runtime::{Signals, ends_a_candidate},
-    shown::Span,
+    shown::HumanDuration,
 };
 use clap::Args;
 use ielections::{Entry, Epoch, Holder, ReadError, Slot, Terms, Timing, Ttl, TtlStorage as _, WriteError};
@@ -24,7 +24,7 @@ use std::{
 };
 use vvm_clock::Instant;
 use vvm_host::operate::{Purpose, StorageInspector, read};
-use vvm_storage::{Advanced, ElectionKey, ElectionsTtlStorage, Stage, StepDown};
+use vvm_storage::{ElectionKey, ElectionsTtlStorage, Stage, StageChange, StepDown};
 
 /// How long other candidates hold back for the named standby: five polls of a standby that polls once a second.
 const FIRST_CHANCE: Duration = Duration::from_secs(5);
@@ -38,14 +38,14 @@ const SHOWN: usize = 8;
 /// its next look. A standby that hears of releases and requests at once reads less often than once a second. If
 /// it hears nothing any more, without a sign of that, the longest of these intervals passes before it looks.
 fn answer_of_standby(ttl: Ttl) -> Duration {
-    Timing::of(ttl).soonest_renewal().min(Terms::LONGEST_QUIET) + ANSWER
+    Timing::new(ttl).soonest_renewal().min(Terms::LONGEST_QUIET) + ANSWER
 }
 
 pub(crate) fn main(args: &StepDownArgs) -> ExitCode {
     operate(args.target.pair(), Purpose::Ask, async |inspector| request(inspector, args).await)
 }
 
-struct Requested<'a> {
+struct StepDownWait<'a> {
     inspector: &'a StorageInspector,
     args: &'a StepDownArgs,
     key: ElectionKey,
@@ -56,11 +56,11 @@ struct Requested<'a> {
     interrupted: Cell<bool>,
 }
 
-async fn request(inspector: &StorageInspector, args: &StepDownArgs) -> Result<u8, Refusal> {
+async fn request(inspector: &StorageInspector, args: &StepDownArgs) -> Result<u8, InspectionError> {
     let StorageInspector { storage, name, cluster, clock, .. } = inspector;
     let key = slot(inspector, args).await?;
     let slot = key.slot;
-    let refused = |why: String| Err(Refusal::Status(exit::NOT_ACQUIRED, why));
+    let refused = |why: String| Err(InspectionError::Status(exit::NOT_ACQUIRED, why));
     let Slot::Held { entry: leader, .. } = storage.get(&key).await? else {
         return refused(format!("no process leads {name} slot {slot}"));
     };
@@ -72,10 +72,11 @@ async fn request(inspector: &StorageInspector, args: &StepDownArgs) -> Result<u8
         return refused(format!("{name} is paused by {by}: no standby could lead next; `vvm resume` first"));
     }
     let signals = RefCell::new(Signals::catch()?);
-    let first_chance = Ttl::new(FIRST_CHANCE).map_err(|e| Refusal::Status(exit::MISUSE, e.to_string()))?;
+    let first_chance =
+        Ttl::new(FIRST_CHANCE).map_err(|e| InspectionError::Status(exit::MISUSE, e.to_string()))?;
     let began = clock.now();
     let to = args.to.as_ref();
-    let Advanced::Done(request) =
+    let StageChange::Done(request) =
         storage.ask_step_down(&key, leader.epoch, to, first_chance, new_ask()).await?
     else {
         return refused("another operator requested a step-down at the same moment".into());
@@ -83,19 +84,19 @@ async fn request(inspector: &StorageInspector, args: &StepDownArgs) -> Result<u8
     inspector.wake_candidates(args.wake.local_dir.as_ref());
     let give_up_at = began.after(args.timeout);
     let interrupted = Cell::new(false);
-    let requested = Requested { inspector, args, key, leader, began, give_up_at, signals, interrupted };
+    let requested = StepDownWait { inspector, args, key, leader, began, give_up_at, signals, interrupted };
     let outcome = requested.see_through(&request).await;
     // It has no effect any more. If this fails, it does no harm.
     let _ = storage.remove_step_down(cluster, &request).await;
     outcome.map(|()| 0)
 }
 
-async fn slot(inspector: &StorageInspector, args: &StepDownArgs) -> Result<ElectionKey, Refusal> {
+async fn slot(inspector: &StorageInspector, args: &StepDownArgs) -> Result<ElectionKey, InspectionError> {
     let keys = inspector.slots().await?;
     let (name, count) = (&inspector.name, keys.len());
     if args.slot.is_none() && count > 1 {
         let why = format!("{name} has {count} slots: name one with --slot N");
-        return Err(Refusal::Status(exit::MISUSE, why));
+        return Err(InspectionError::Status(exit::MISUSE, why));
     }
     slot_of(keys, args.slot.unwrap_or(NonZeroU32::MIN), name)
 }
@@ -126,8 +127,8 @@ async fn progress(
     })
 }
 
-impl Requested<'_> {
-    async fn see_through(&self, request: &StepDown) -> Result<(), Refusal> {
+impl StepDownWait<'_> {
+    async fn see_through(&self, request: &StepDown) -> Result<(), InspectionError> {
         if let Some(to) = &self.args.to {
             self.say_standby(to).await;
         }
@@ -150,11 +151,11 @@ impl Requested<'_> {
             let more = if led.len() > SHOWN { " and others" } else { "" };
             format!(". It has not led this slot yet, as {}{more} did", shown.join(", "))
         };
-        let answer = Span(answer_of_standby(self.leader.ttl).min(self.args.timeout));
+        let answer = HumanDuration(answer_of_standby(self.leader.ttl).min(self.args.timeout));
         say!("{name} slot {}: waiting up to {answer} for standby {to} to accept{hint}", self.key.slot);
     }
 
-    async fn until_begun(&self, request: &StepDown) -> Result<(), Refusal> {
+    async fn until_begun(&self, request: &StepDown) -> Result<(), InspectionError> {
         let StorageInspector { storage, clock, .. } = self.inspector;
         let leader = &self.leader;
         let within = |answer| clock.now().after(answer).min(self.give_up_at);
@@ -164,11 +165,11 @@ impl Requested<'_> {
                 Some(Progress::Begun) => return Ok(()),
                 Some(Progress::Replaced) => {
                     let why = "another operator replaced the request by another step-down";
-                    return Err(Refusal::Status(exit::UNFINISHED, why.into()));
+                    return Err(InspectionError::Status(exit::UNFINISHED, why.into()));
                 }
                 Some(Progress::Lost) => {
                     let why = format!("{} lost the slot before it began to step down", leader.holder);
-                    return Err(Refusal::Status(exit::NOT_ACQUIRED, why));
+                    return Err(InspectionError::Status(exit::NOT_ACQUIRED, why));
                 }
                 Some(Progress::Stands(found)) => {
                     if found.stage > stands.stage {
@@ -185,7 +186,7 @@ impl Requested<'_> {
                     deadline = clock.now().after(ANSWER);
                 } else if interrupted {
                     let why = format!("withdrawn, so nothing was changed: {} leads on", leader.holder);
-                    return Err(Refusal::Status(exit::NOT_ACQUIRED, why));
+                    return Err(InspectionError::Status(exit::NOT_ACQUIRED, why));
                 } else {
                     return Err(self.unanswered(stands.stage).await);
                 }
@@ -194,30 +195,31 @@ impl Requested<'_> {
         }
     }
 
-    async fn withdraw(&self, stands: &StepDown) -> Result<bool, Refusal> {
+    async fn withdraw(&self, stands: &StepDown) -> Result<bool, InspectionError> {
         let StorageInspector { storage, cluster, .. } = self.inspector;
         match storage.advance_step_down(cluster, stands, Stage::Withdrawn).await {
-            Ok(Advanced::Done(_)) => Ok(true),
-            Ok(Advanced::Overtaken(_)) => Ok(false),
+            Ok(StageChange::Done(_)) => Ok(true),
+            Ok(StageChange::Overtaken(_)) => Ok(false),
             Err(WriteError::NotApplied(_) | WriteError::Unknown(_)) if self.has_time() => Ok(false),
-            Err(refusal) => {
-                Err(Refusal::Status(exit::UNFINISHED, format!("the request can't be withdrawn: {refusal}")))
-            }
+            Err(refusal) => Err(InspectionError::Status(
+                exit::UNFINISHED,
+                format!("the request can't be withdrawn: {refusal}"),
+            )),
         }
     }
 
-    async fn unanswered(&self, stage: Stage) -> Refusal {
+    async fn unanswered(&self, stage: Stage) -> InspectionError {
         let StorageInspector { storage, name, clock, .. } = self.inspector;
-        let (leader, after) = (&self.leader.holder, Span(self.began.until(clock.now())));
+        let (leader, after) = (&self.leader.holder, HumanDuration(self.began.until(clock.now())));
         let unchanged = format!("within {after}, so nothing was changed: {leader} leads on");
         if stage > Stage::Asked {
-            return Refusal::Status(
+            return InspectionError::Status(
                 exit::NOT_ACQUIRED,
                 format!("{leader} did not answer {unchanged}. It is dead or hangs, or ignores such requests"),
             );
         }
         let Some(to) = &self.args.to else {
-            return Refusal::Status(
+            return InspectionError::Status(
                 exit::NOT_ACQUIRED,
                 format!(
                     "no standby answered {unchanged}. Start one first; an app of vvm run --warm must be ready"
@@ -231,10 +233,13 @@ impl Requested<'_> {
             Some((key, _)) => format!("{to} leads {name} slot {}: name a standby", key.slot),
             None => format!("Was it started with --holder {to}? An app of vvm run --warm must be ready"),
         };
-        Refusal::Status(exit::NOT_ACQUIRED, format!("standby {to} did not answer {unchanged}. {hint}"))
+        InspectionError::Status(
+            exit::NOT_ACQUIRED,
+            format!("standby {to} did not answer {unchanged}. {hint}"),
+        )
     }
 
-    async fn until_followed(&self) -> Result<(), Refusal> {
+    async fn until_followed(&self) -> Result<(), InspectionError> {
         let StorageInspector { storage, name, clock, .. } = self.inspector;
         let (slot, former) = (self.key.slot, &self.leader);
         let mut released_at = None;
@@ -251,8 +256,8 @@ impl Requested<'_> {
                 Some(Slot::Held { .. }) | None => {}
             }
             if now >= self.give_up_at || self.is_interrupted() {
-                let (holder, after) = (&former.holder, Span(self.began.until(now)));
-                return Err(Refusal::Status(
+                let (holder, after) = (&former.holder, HumanDuration(self.began.until(now)));
+                return Err(InspectionError::Status(
                     exit::UNFINISHED,
                     match released_at {
                         None => format!("{name} slot {slot}: after {after} {holder} still stops its work"),
@@ -266,9 +271,9 @@ impl Requested<'_> {
         }
     }
 
-    fn followed(&self, next: &Entry, now: Instant, released_at: Instant) -> Result<(), Refusal> {
+    fn followed(&self, next: &Entry, now: Instant, released_at: Instant) -> Result<(), InspectionError> {
         let (name, slot) = (&self.inspector.name, self.key.slot);
-        let (took, gap) = (Span(self.began.until(now)), Span(released_at.until(now)));
+        let (took, gap) = (HumanDuration(self.began.until(now)), HumanDuration(released_at.until(now)));
         let Entry { holder, epoch, .. } = next;
         let line = format!("{holder} leads slot {slot} now, epoch {epoch}");
         let missed = match &self.args.to {
@@ -279,10 +284,10 @@ impl Requested<'_> {
                 return Ok(());
             }
         };
-        Err(Refusal::Status(exit::UNFINISHED, format!("{name}: {missed}: {line}, after {took}")))
+        Err(InspectionError::Status(exit::UNFINISHED, format!("{name}: {missed}: {line}, after {took}")))
     }
 
-    fn passing<T>(&self, outcome: Result<T, ReadError>) -> Result<Option<T>, Refusal> {
+    fn passing<T>(&self, outcome: Result<T, ReadError>) -> Result<Option<T>, InspectionError> {
         match outcome {
             Ok(found) => Ok(Some(found)),
             Err(ReadError::Unavailable(_)) if self.has_time() => Ok(None),
@@ -397,7 +402,7 @@ mod tests {
             let (former, next) = (record("former", 1, 1), record("next", 2, 1));
             storage.insert_if_not_exist(&key, Default::default(), &former).await.unwrap();
             let asked = storage.ask_step_down(&key, former.epoch, None, Ttl::DEFAULT, new_ask()).await;
-            let Ok(Advanced::Done(request)) = asked else { panic!("{asked:?}") };
+            let Ok(StageChange::Done(request)) = asked else { panic!("{asked:?}") };
             let (of, at, stands, leader) = (storage, key.clone(), request.clone(), former.clone());
             let handover = Box::pin(async move {
                 of.advance_step_down(&at.cluster, &stands, Stage::Begun).await.unwrap();
@@ -427,13 +432,13 @@ mod tests {
         let leader = Entry { ttl, ..record("former", 1, 1) };
         storage.insert_if_not_exist(&key, Default::default(), &leader).await.unwrap();
         let asked = storage.ask_step_down(&key, leader.epoch, None, Ttl::DEFAULT, new_ask()).await;
-        let Ok(Advanced::Done(request)) = asked else { panic!("{asked:?}") };
+        let Ok(StageChange::Done(request)) = asked else { panic!("{asked:?}") };
         let words = ["vvm", "--storage", "sqlite:x.db", "--name", "a"];
         let described = StepDownArgs::augment_args(clap::Command::new("step-down"));
         let args = StepDownArgs::from_arg_matches(&described.get_matches_from(words)).unwrap();
         let (began, signals) = (clock.now(), RefCell::new(Signals::of_children().unwrap()));
         let (give_up_at, interrupted) = (began.after(args.timeout), Cell::new(false));
-        let requested = Requested {
+        let requested = StepDownWait {
             inspector: &inspector,
             args: &args,
             key,
@@ -446,7 +451,7 @@ mod tests {
         let answering = async {
             clock.sleep(Terms::LONGEST_QUIET).await;
             let accepted = storage.advance_step_down(cluster, &request, Stage::Accepted).await;
-            let Ok(Advanced::Done(accepted)) = accepted else { panic!("{accepted:?}") };
+            let Ok(StageChange::Done(accepted)) = accepted else { panic!("{accepted:?}") };
             storage.advance_step_down(cluster, &accepted, Stage::Begun).await.unwrap();
         };
         let time_passes = async {

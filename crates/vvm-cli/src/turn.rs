@@ -25,7 +25,7 @@ use vvm_orch::AcquireTimeout;
 const PACE: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
-pub(crate) enum Turn {
+pub(crate) enum QueueOutcome {
     /// It becomes a candidate. Others wait behind the admission, if there is one.
     Candidate(Option<Admission>),
     Stopped(Signal),
@@ -42,7 +42,7 @@ pub(crate) fn wait_for_turn(
     holder: &Holder,
     began: Instant,
     on_wait: impl FnOnce(),
-) -> io::Result<Turn> {
+) -> io::Result<QueueOutcome> {
     let candidate = &args.candidate;
     let give_up_at = match candidate.acquire_timeout {
         AcquireTimeout::Within(timeout) => began.after(timeout),
@@ -50,16 +50,16 @@ pub(crate) fn wait_for_turn(
     };
     let ends_soon = candidate.try_once || give_up_at == began;
     if ends_soon || args.warm || candidate.http.is_some() {
-        return Ok(Turn::Candidate(None));
+        return Ok(QueueOutcome::Candidate(None));
     }
     let dir = candidate.local_dir.as_ref().unwrap_or(&LocalDir::Usual);
     let period = once.map(|once| once.period.as_str()).unwrap_or_default();
     // The host tells why the folder can't be used.
     let queue = LocalQueue::join(dir, &line(args, once), candidate.slots.get(), period);
-    let Ok(Some(queue)) = queue else { return Ok(Turn::Candidate(None)) };
+    let Ok(Some(queue)) = queue else { return Ok(QueueOutcome::Candidate(None)) };
     let mut queue = match queue.try_enter() {
         Ok(Err(queue)) => queue,
-        admission => return Ok(Turn::Candidate(admission.ok().and_then(Result::ok))),
+        admission => return Ok(QueueOutcome::Candidate(admission.ok().and_then(Result::ok))),
     };
     let mut signals = Signals::catch()?;
     say(args, holder);
@@ -67,14 +67,14 @@ pub(crate) fn wait_for_turn(
     loop {
         let now = SystemClock::read();
         if now >= give_up_at {
-            return Ok(Turn::TimedOut);
+            return Ok(QueueOutcome::TimedOut);
         }
         let pause = Timespec::try_from(PACE.min(now.until(give_up_at))).ok();
         // After an error, this looks at everything as well.
         let _ = poll(&mut [PollFd::new(&signals, PollFlags::IN)], pause.as_ref());
         let caught = signals.pending().unwrap_or_default();
         if let Some(caught) = caught.iter().find(|caught| ends_a_candidate(caught.signal)) {
-            return Ok(Turn::Stopped(caught.signal));
+            return Ok(QueueOutcome::Stopped(caught.signal));
         }
         let admission = match queue.try_enter() {
             Ok(Err(waits)) => {
@@ -86,7 +86,9 @@ pub(crate) fn wait_for_turn(
         // Later signals are the guardian's.
         let caught = signals.hand_over()?;
         let stop = caught.iter().find(|caught| ends_a_candidate(caught.signal));
-        return Ok(stop.map_or(Turn::Candidate(admission), |caught| Turn::Stopped(caught.signal)));
+        return Ok(
+            stop.map_or(QueueOutcome::Candidate(admission), |caught| QueueOutcome::Stopped(caught.signal))
+        );
     }
 }
 

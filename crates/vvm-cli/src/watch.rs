@@ -1,12 +1,12 @@
 //! `vvm watch`: a line for each change. Reads as a standby does, at a modest interval.
 //!
-//! [`look`] reads, [`Slots`] remembers what was seen, and a [`Change`] is a difference.
+//! [`look`] reads, [`Slots`] remembers what was seen, and a [`WatchEvent`] is a difference.
 
 use crate::{
     args::{InvalidValue, TargetArgs, parse_duration},
     inspection::operate,
     liveness::{Liveness, Observation},
-    shown::{Moment, Palette, Span, Style},
+    shown::{HumanDuration, Moment, Palette, Style},
 };
 use clap::Args;
 use ielections::{Entry, Epoch, ReadError, Slot};
@@ -93,25 +93,25 @@ fn parse_poll(text: &str) -> Result<Duration, Box<dyn Error + Send + Sync>> {
     Ok(interval)
 }
 
-struct Found {
+struct SlotList {
     slots: Vec<Slot>,
     /// Whether a candidate has settled how many there are.
     is_settled: bool,
     paused: Option<(String, Duration)>,
 }
 
-async fn look(inspector: &StorageInspector, settled: &mut Option<NonZeroU32>) -> Result<Found, ReadError> {
+async fn look(inspector: &StorageInspector, settled: &mut Option<NonZeroU32>) -> Result<SlotList, ReadError> {
     let StorageInspector { storage, cluster, .. } = inspector;
     if settled.is_none() {
         *settled = storage.slot_count(cluster).await?;
     }
     let (slots, requests) = storage.scan_with_requests(cluster, &inspector.keys_of(*settled)).await?;
     let paused = requests.pause.map(|pause| (pause.by().to_owned(), pause.since_unix_epoch()));
-    Ok(Found { slots, is_settled: settled.is_some(), paused })
+    Ok(SlotList { slots, is_settled: settled.is_some(), paused })
 }
 
 #[derive(Debug)]
-struct Change {
+struct WatchEvent {
     slot: Option<u32>,
     is_alarming: bool,
     /// For people. Texts from the storage are escaped: they may contain control sequences of terminals.
@@ -119,7 +119,7 @@ struct Change {
     members: Value,
 }
 
-impl Change {
+impl WatchEvent {
     fn new(says: impl Into<String>, members: Value) -> Self {
         Self { slot: None, is_alarming: false, says: says.into(), members }
     }
@@ -157,14 +157,14 @@ const BEHIND: u32 = 3;
 
 #[derive(Debug, Default)]
 struct Slots {
-    seen: BTreeMap<u32, Seen>,
+    seen: BTreeMap<u32, SlotProgress>,
     answered: bool,
     fails: bool,
     paused: Option<(String, Duration)>,
 }
 
 #[derive(Debug)]
-struct Seen {
+struct SlotProgress {
     slot: Slot,
     observation: Observation,
     overdue: bool,
@@ -176,9 +176,9 @@ impl Slots {
     /// the storage refuses for good before any look succeeded.
     fn changes(
         &mut self,
-        found: Result<Found, ReadError>,
+        found: Result<SlotList, ReadError>,
         now: Instant,
-    ) -> Result<Vec<Change>, InspectError> {
+    ) -> Result<Vec<WatchEvent>, InspectError> {
         let found = match found {
             Ok(found) => found,
             Err(cause @ (ReadError::Fatal(_) | ReadError::Replaced(_))) if !self.answered => {
@@ -186,62 +186,63 @@ impl Slots {
             }
             Err(cause) => {
                 let says = format!("can't be read: {cause}; trying again");
-                let change = Change::alarming(says, json!({"event": "trouble", "cause": cause.to_string()}));
+                let change =
+                    WatchEvent::alarming(says, json!({"event": "trouble", "cause": cause.to_string()}));
                 return Ok(if mem::replace(&mut self.fails, true) { vec![] } else { vec![change] });
             }
         };
         let mut changes = Vec::new();
         let is_first = !mem::replace(&mut self.answered, true);
         if mem::take(&mut self.fails) {
-            changes.push(Change::new("can be read again", json!({"event": "works_again"})));
+            changes.push(WatchEvent::new("can be read again", json!({"event": "works_again"})));
         }
         let paused_before = mem::replace(&mut self.paused, found.paused);
         if self.paused != paused_before {
             changes.push(match &self.paused {
-                Some((by, _)) => Change::new(
+                Some((by, _)) => WatchEvent::new(
                     format!("paused by {}: no new leader begins", by.escape_debug()),
                     json!({"event": "paused", "by": by}),
                 ),
-                None => Change::new("resumed: candidates may lead again", json!({"event": "resumed"})),
+                None => WatchEvent::new("resumed: candidates may lead again", json!({"event": "resumed"})),
             });
         }
         let was_led = found.slots.iter().any(|slot| slot.last_epoch().is_some());
         if is_first && !found.is_settled && !was_led {
             let says = "no candidate has ever used this name: check --name";
-            changes.push(Change::new(says, json!({"event": "unknown"})));
+            changes.push(WatchEvent::new(says, json!({"event": "unknown"})));
         }
         for (number, slot) in (1..).zip(found.slots) {
             let change = match self.seen.get_mut(&number) {
                 Some(seen) => seen.change(slot, now),
                 None => {
                     let first = first_seen(&slot);
-                    self.seen.insert(number, Seen::of(slot, now));
+                    self.seen.insert(number, SlotProgress::new(slot, now));
                     Some(first)
                 }
             };
-            changes.extend(change.map(|change| Change { slot: Some(number), ..change }));
+            changes.extend(change.map(|change| WatchEvent { slot: Some(number), ..change }));
         }
         Ok(changes)
     }
 }
 
-fn first_seen(slot: &Slot) -> Change {
+fn first_seen(slot: &Slot) -> WatchEvent {
     let Some(entry) = slot.entry() else {
         let last = slot.last_epoch();
         let says = last.map_or("free, and never led".into(), |last| format!("free, last epoch {last}"));
-        return Change::new(says, json!({"event": "free", "epoch": last.map(Epoch::get)}));
+        return WatchEvent::new(says, json!({"event": "free", "epoch": last.map(Epoch::get)}));
     };
-    Change::of_record("held", "held by", entry)
+    WatchEvent::of_record("held", "held by", entry)
 }
 
-impl Seen {
-    fn of(slot: Slot, now: Instant) -> Self {
+impl SlotProgress {
+    fn new(slot: Slot, now: Instant) -> Self {
         let mut observation = Observation::default();
         observation.add(&slot, now);
         Self { slot, observation, overdue: false, behind: 0 }
     }
 
-    fn change(&mut self, slot: Slot, now: Instant) -> Option<Change> {
+    fn change(&mut self, slot: Slot, now: Instant) -> Option<WatchEvent> {
         if is_older(&slot, &self.slot) {
             self.behind += 1;
             return (self.behind >= BEHIND).then(|| self.went_back(slot, now));
@@ -258,17 +259,20 @@ impl Seen {
                 match (was_overdue, self.overdue) {
                     (true, false) => {
                         let members = json!({"event": "renews_again", "holder": holder});
-                        Some(Change::new(format!("{shown} renews again"), members))
+                        Some(WatchEvent::new(format!("{shown} renews again"), members))
                     }
-                    (false, true) => Some(Change::alarming(
-                        format!("no renewal of {shown} seen for {}: candidates may take over", Span(age)),
+                    (false, true) => Some(WatchEvent::alarming(
+                        format!(
+                            "no renewal of {shown} seen for {}: candidates may take over",
+                            HumanDuration(age)
+                        ),
                         json!({"event": "overdue", "holder": holder, "silent_ms": age.as_millis() as u64}),
                     )),
                     _ => None,
                 }
             }
             (_, Some(entry)) => {
-                let mut change = Change::of_record("leads", "leads:", entry);
+                let mut change = WatchEvent::of_record("leads", "leads:", entry);
                 change.members["after"] = holder_before.into();
                 if let Some(before) = holder_before {
                     change.says += &format!(", after {}", before.escape_debug());
@@ -278,17 +282,17 @@ impl Seen {
             (None, None) if before.last_epoch() == self.slot.last_epoch() => None,
             (_, None) => self.slot.last_epoch().map(|epoch| {
                 let says = format!("released, free, last epoch {epoch}");
-                Change::new(says, json!({"event": "released", "epoch": epoch.get()}))
+                WatchEvent::new(says, json!({"event": "released", "epoch": epoch.get()}))
             }),
         }
     }
 
-    fn went_back(&mut self, slot: Slot, now: Instant) -> Change {
+    fn went_back(&mut self, slot: Slot, now: Instant) -> WatchEvent {
         let [from, to] = [&self.slot, &slot].map(|slot| slot.last_epoch().map(Epoch::get));
-        *self = Self::of(slot, now);
+        *self = Self::new(slot, now);
         let text = |epoch: Option<u64>| epoch.map_or("none".into(), |epoch| epoch.to_string());
         let (later, earlier) = (text(from), text(to));
-        Change::alarming(
+        WatchEvent::alarming(
             format!("the storage shows an older epoch, {earlier} after {later}: restored from a backup?"),
             json!({"event": "went_back", "from_epoch": from, "epoch": to}),
         )
@@ -318,11 +322,11 @@ mod tests {
         Slot::Vacant(Vacant { last_epoch: Epoch::new(last_epoch).ok() })
     }
 
-    fn found(slot: Slot) -> Found {
-        Found { slots: vec![slot], is_settled: true, paused: None }
+    fn found(slot: Slot) -> SlotList {
+        SlotList { slots: vec![slot], is_settled: true, paused: None }
     }
 
-    fn seen(slots: &mut Slots, second: u64, found: Result<Found, ReadError>) -> Vec<Change> {
+    fn seen(slots: &mut Slots, second: u64, found: Result<SlotList, ReadError>) -> Vec<WatchEvent> {
         slots.changes(found, Instant::ORIGIN.after(Duration::from_secs(100 + second))).unwrap()
     }
 
@@ -422,7 +426,7 @@ mod tests {
         let looks = (0..).zip([None, Some("a: \x1b"), Some("a: \x1b"), None]);
         let shown = looks.flat_map(|(second, by)| {
             let paused = by.map(|by| (by.to_owned(), Duration::from_secs(7)));
-            seen(&mut slots, second, Ok(Found { paused, ..found(free(3)) }))
+            seen(&mut slots, second, Ok(SlotList { paused, ..found(free(3)) }))
         });
         let expected = [
             "free, last epoch 3",
@@ -435,7 +439,7 @@ mod tests {
     #[test]
     fn name_without_candidates_is_shown_once() {
         let mut slots = Slots::default();
-        let unknown = || Ok(Found { is_settled: false, ..found(free(0)) });
+        let unknown = || Ok(SlotList { is_settled: false, ..found(free(0)) });
         let shown = (0..2).flat_map(|second| seen(&mut slots, second, unknown()));
         let expected = ["no candidate has ever used this name: check --name", "free, and never led"];
         assert_eq!(shown.map(|change| change.says).collect::<Vec<_>>(), expected);

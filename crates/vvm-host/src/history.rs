@@ -139,7 +139,7 @@ impl HistoryWriter {
             }
         };
         let mut history = self.with(known, own);
-        fit(&mut history, documents.limits().max_body_bytes);
+        drop_oldest(&mut history, documents.limits().max_body_bytes);
         if let Err(refusal) = documents.write(vec![put(id, &history)]).await {
             tracing::debug!(%refusal, "the history can't be written");
             return false;
@@ -167,7 +167,7 @@ impl HistoryWriter {
 
 /// Removes the oldest entries of a history that would not fit into a document of so many bytes: 39 KiB on
 /// Kubernetes, 64 KiB on Cassandra. The end of the last one may still be added, also by another process.
-fn fit(history: &mut Vec<PastLeadership>, most: usize) {
+fn drop_oldest(history: &mut Vec<PastLeadership>, most: usize) {
     let bytes = |past: &PastLeadership| serde_json::to_vec(past).unwrap_or_default().len() + 1;
     let mut all = 1 + history.iter().map(bytes).sum::<usize>();
     let too_old = history.iter().take_while(|past| {
@@ -342,12 +342,12 @@ mod tests {
         let end = history[0].end.as_deref().unwrap();
         assert!(end.len() <= REASON && end.ends_with('…'), "{end}");
         let unbounded = history.clone();
-        fit(&mut history, bytes(&unbounded) + END);
+        drop_oldest(&mut history, bytes(&unbounded) + END);
         assert_eq!(history, unbounded);
         // The smallest documents of a storage that hosts use, those of Kubernetes, and an end that is added.
         let most = 39 << 10;
         for most in [most, bytes(&unbounded) + END - 1] {
-            fit(&mut history, most);
+            drop_oldest(&mut history, most);
             history.last_mut().unwrap().end = None;
             let open = bytes(&history);
             history.last_mut().unwrap().end = Some(shortened(&"\u{1}".repeat(10_000)));

@@ -8,7 +8,7 @@ mod ended;
 mod opening;
 mod settings;
 
-pub use ended::{Ended, HostError, Next};
+pub use ended::{HostError, HostOutcome, Next};
 pub use settings::{HostSettings, or_own_name};
 
 use crate::{
@@ -200,7 +200,7 @@ impl Host {
     /// # }
     /// ```
     pub fn campaign_while(&mut self, ready: watch::Receiver<bool>) {
-        self.campaigns.condition = Condition::of(ready);
+        self.campaigns.condition = Condition::new(ready);
     }
 
     /// Returns the token that stops the host, as TERM does.
@@ -224,7 +224,7 @@ impl Host {
     /// # Cancel safety
     /// Dropping the future shuts down without waiting: while the runtime lives, services are asked to stop,
     /// and the record is handed back after them.
-    pub async fn run(self, services: impl FnMut() -> Services + Send) -> Ended {
+    pub async fn run(self, services: impl FnMut() -> Services + Send) -> HostOutcome {
         // Boxed, because the type nests too deeply for the compiler otherwise.
         Box::pin(self.run_then(services, |_| Next::Stop)).await
     }
@@ -240,8 +240,8 @@ impl Host {
     pub async fn run_then(
         self,
         services: impl FnMut() -> Services + Send,
-        mut after: impl FnMut(&Ended) -> Next + Send,
-    ) -> Ended {
+        mut after: impl FnMut(&HostOutcome) -> Next + Send,
+    ) -> HostOutcome {
         let give_up_at = self.gives_up_at();
         let Self { campaigns, storage, wakeups, http, shown, signals, waits_since: _, on_claim } = self;
         if let Some(HttpServer { address, .. }) = &http {
@@ -273,8 +273,8 @@ impl Host {
                         &campaigns.env.clock,
                         &campaigns.status,
                         give_up_at,
-                    ) => opened.map_err(|error| Ended::NotOpened(Arc::new(error))),
-                    () = campaigns.stop.cancelled() => Err(Ended::Stopped),
+                    ) => opened.map_err(|error| HostOutcome::NotOpened(Arc::new(error))),
+                    () = campaigns.stop.cancelled() => Err(HostOutcome::Stopped),
                 },
             };
             let ended = match storage {

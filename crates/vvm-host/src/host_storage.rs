@@ -6,7 +6,7 @@
 use crate::{
     left_behind::{LeftBehind, OnClaim},
     local_wakeups::LocalWakeups,
-    status::{Call, Failure, HostStatus, NO_ANSWER},
+    status::{Call, FailureKind, HostStatus, NO_ANSWER},
 };
 use async_trait::async_trait;
 use ielections::{
@@ -19,14 +19,15 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use vvm_clock::Instant;
 use vvm_storage::{
-    ClusterName, ElectionKey, ElectionsTtlStorage, RequestExpiry, Requests, SlotNumber, Stage, StepDown,
+    ClusterName, ElectionKey, ElectionsTtlStorage, OperatorRequests, RequestExpiry, SlotNumber, Stage,
+    StepDown,
 };
 
 pub(crate) struct HostStorage {
     /// What is beneath. The protocol and [`HostStorage::look_at_requests`] go through this layer.
     pub(crate) storage: Arc<ElectionsTtlStorage>,
     pub(crate) cluster: ClusterName,
-    requests: watch::Sender<Requests>,
+    requests: watch::Sender<OperatorRequests>,
     expiry: RequestExpiry,
     deferral: Mutex<Deferral>,
     pub(crate) status: Arc<HostStatus>,
@@ -82,12 +83,12 @@ impl HostStorage {
         *self.next_look_at.lock() = self.status.clock.now().after(Terms::HINT_GAP);
     }
 
-    pub(crate) fn requests(&self) -> watch::Receiver<Requests> {
+    pub(crate) fn requests(&self) -> watch::Receiver<OperatorRequests> {
         self.requests.subscribe()
     }
 
     /// Reads the operators' requests, and returns a step-down that has expired apart from them. May be stale.
-    pub(crate) async fn look_at_requests(&self) -> Result<(Requests, Option<StepDown>), ReadError> {
+    pub(crate) async fn look_at_requests(&self) -> Result<(OperatorRequests, Option<StepDown>), ReadError> {
         // Not watched: failures of a leader's looks show in the renewals.
         self.status.telemetry.calls(Call::Read).inc();
         let (_, requests) = self.storage.scan_with_requests(&self.cluster, &[]).await?;
@@ -95,7 +96,7 @@ impl HostStorage {
     }
 
     /// Keeps the requests that have not expired. Returns them, and a step-down that has.
-    fn note_requests(&self, mut requests: Requests) -> (Requests, Option<StepDown>) {
+    fn note_requests(&self, mut requests: OperatorRequests) -> (OperatorRequests, Option<StepDown>) {
         let expired = self.expiry.take_expired(&mut requests, self.status.clock.now());
         self.status.paused(requests.pause.as_ref().map(|pause| pause.by()));
         self.requests.send_if_modified(|seen| {
@@ -107,13 +108,13 @@ impl HostStorage {
     }
 
     /// Records the answer in the status. A call that is dropped counts as unanswered, unless the host is to end.
-    async fn watch<T, E: Failure>(
+    async fn watch<T, E: FailureKind>(
         &self,
         call: Call,
         answer: impl Future<Output = Result<T, E>>,
     ) -> Result<T, E> {
         self.status.telemetry.calls(call).inc();
-        let mut unanswered = Unanswered(Some((self, call)));
+        let mut unanswered = CallGuard(Some((self, call)));
         let outcome = answer.await;
         unanswered.0 = None;
         match &outcome {
@@ -359,9 +360,9 @@ struct Deferral {
 }
 
 /// Records a failure when it is dropped: a call is dropped unanswered when its time is over.
-struct Unanswered<'call>(Option<(&'call HostStorage, Call)>);
+struct CallGuard<'call>(Option<(&'call HostStorage, Call)>);
 
-impl Drop for Unanswered<'_> {
+impl Drop for CallGuard<'_> {
     fn drop(&mut self) {
         if let Some((storage, call)) = self.0.filter(|(storage, _)| !storage.stop.is_cancelled()) {
             storage.status.storage_failed(call, NO_ANSWER, &"it does not answer");

@@ -5,7 +5,7 @@
 
 mod metrics;
 
-use crate::status::{HostStatus, Role, Seen};
+use crate::status::{HostStatus, Role, SeenLeader};
 use futures_util::{
     StreamExt as _,
     future::{AbortHandle, Abortable},
@@ -206,7 +206,7 @@ impl Answers {
             Role::Idling { .. } => format!("no command runs: {role}"),
             _ => format!("not leading: {}", self.status.activity()),
         };
-        for Seen { slot, holder, epoch, ago, .. } in self.status.others() {
+        for SeenLeader { slot, holder, epoch, ago, .. } in self.status.others() {
             let ago = ago.as_secs_f64();
             // Writing to a String does not fail.
             let _ = write!(lines, "\nslot {slot}: {holder}, epoch {epoch}, seen {ago:.1} s ago");

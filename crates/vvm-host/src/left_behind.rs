@@ -73,7 +73,7 @@ impl LeftBehind {
                 Err(WriteError::NotApplied(_)) => {}
                 Err(refusal) => return Err(refusal),
             }
-            clock.sleep(Timing::of(ttl).retry_pause()).await;
+            clock.sleep(Timing::new(ttl).retry_pause()).await;
         }
     }
 }
@@ -128,7 +128,7 @@ mod tests {
     use testing_time::MockClock;
     use vvm_clock::Clock;
     use vvm_storage::{
-        Done, ElectionsTtlStorage, Partition, Step, SysVvmStorage, mem::MemDatabase, testing::Layer,
+        ElectionsTtlStorage, Partition, Step, StepOutcome, SysVvmStorage, mem::MemDatabase, testing::Layer,
     };
 
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -150,7 +150,7 @@ mod tests {
             &*self.storage
         }
 
-        async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError> {
+        async fn commit(&self, at: Partition, step: Step) -> Result<StepOutcome, WriteError> {
             let is_release = matches!(step, Step::Release { .. });
             let lost = if is_release { self.next.lock().take() } else { None };
             if lost != Some(Lost::Request) {

@@ -49,7 +49,7 @@
 //! ```
 //!
 //! # Read why it ended
-//! [`Ended`] is a value to match, a text for people, an exit status, and an error with its sources.
+//! [`HostOutcome`] is a value to match, a text for people, an exit status, and an error with its sources.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -80,7 +80,7 @@
 //! program with its tests, whose only dependency of the project is this crate.
 //!
 //! # Where is what
-//! - [`Host`], [`HostSettings`]: the host. [`Ended`], [`Next`]: how a campaign ended, and what follows.
+//! - [`Host`], [`HostSettings`]: the host. [`HostOutcome`], [`Next`]: how a campaign ended, and what follows.
 //! - [`status`]: what a host does at the moment, as HTTP shows it.
 //! - [`operate`]: what operator commands need: to look into a storage, to wake candidates, to read the history.
 //! - [`once`]: work that is done once per period, as by `vvm once`.
@@ -101,7 +101,9 @@ pub mod status;
 mod stop;
 mod storage_inspector;
 
-pub use host::{Ended, Host, HostError, HostSettings, Next, NotReady, Services, Signals, StopRequested};
+pub use host::{
+    Host, HostError, HostOutcome, HostSettings, Next, NotReady, Services, Signals, StopRequested,
+};
 pub use http::CantListen;
 pub use local_wakeups::{LocalDir, UnfitFolder};
 
@@ -145,7 +147,7 @@ pub mod testing {
         testing::{env, in_mock_time},
     };
     pub use testing_time::{MockClock, MockWallClock};
-    pub use vvm_storage::{Done, Step, SysVvmStorage, mem::MemDatabase, testing::MockSysVvmStorage};
+    pub use vvm_storage::{Step, StepOutcome, SysVvmStorage, mem::MemDatabase, testing::MockSysVvmStorage};
 }
 
 /// For operator commands: reading a host's storage, waking candidates, and the history.
@@ -156,7 +158,7 @@ pub mod operate {
         left_behind::{HostEnd, LeftBehind},
         local_queue::{Admission, LocalQueue},
         local_wakeups::WakeSender,
-        stop::{At, Request, StopRequests},
+        stop::{At, StopRequest, StopRequests},
         storage_inspector::{InspectError, Purpose, ResourceLimit, StorageInspector, way_out},
     };
 }

@@ -181,9 +181,11 @@ impl LocalQueue {
 /// of the oldest period.
 fn next(waiting: &[Ticket]) -> Option<&Ticket> {
     let first = waiting.iter().min_by_key(|ticket| ticket.arrived)?;
-    let Some(order) = PeriodOrder::of(&first.period) else { return Some(first) };
+    let Some(order) = PeriodOrder::parse(&first.period) else { return Some(first) };
     let comparable = waiting.iter().filter_map(|ticket| {
-        PeriodOrder::of(&ticket.period).filter(|other| other.is_comparable_to(&order)).map(|it| (it, ticket))
+        PeriodOrder::parse(&ticket.period)
+            .filter(|other| other.is_comparable_to(&order))
+            .map(|it| (it, ticket))
     });
     let by_age = |(one, first): &(PeriodOrder, &Ticket), (other, second): &(PeriodOrder, &Ticket)| {
         let ages = one.partial_cmp(other).unwrap_or(Ordering::Equal);

@@ -41,7 +41,7 @@ impl WakeSender {
     /// # Errors
     /// If the folder can't be used.
     pub fn to(dir: &LocalDir, name: &str) -> Result<Self, UnfitFolder> {
-        let Some(folder) = Folder::of(dir, name)? else { return Ok(Self { to: None }) };
+        let Some(folder) = Folder::open(dir, name)? else { return Ok(Self { to: None }) };
         let socket = unbound().map_err(|cause| folder.unusable(cause))?;
         Ok(Self { to: Some((folder, socket)) })
     }

@@ -20,7 +20,7 @@ mod order;
 mod writer;
 
 pub use order::PeriodOrder;
-pub use writer::{AttemptEnd, OnceWork, PeriodWriter, Settled};
+pub use writer::{AttemptEnd, OnceWork, PeriodOutcome, PeriodWriter};
 
 use ielections::{Document, DocumentId, DocumentStorage, Epoch};
 use serde::{Deserialize, Serialize};
@@ -136,9 +136,9 @@ impl Periods {
         if !once.skip_if_newer_done || matches!(decision, Decision::Done(_)) {
             return decision;
         }
-        let Some(order) = PeriodOrder::of(&once.period) else { return decision };
+        let Some(order) = PeriodOrder::parse(&once.period) else { return decision };
         let is_newer = |known: &&PastPeriod| {
-            known.done && PeriodOrder::of(&known.period).is_some_and(|other| other > order)
+            known.done && PeriodOrder::parse(&known.period).is_some_and(|other| other > order)
         };
         self.periods.iter().rev().find(is_newer).map_or(decision, |newer| Decision::Superseded(newer.clone()))
     }
@@ -163,8 +163,9 @@ impl Periods {
     /// Returns the oldest kept period if `period` comes before it, and older ones were removed. `None` in doubt: if
     /// the form of the text shows no order, if the kept texts of its form do not rise, or if there are few.
     fn oldest_above(&self, period: &str) -> Option<&str> {
-        let order = PeriodOrder::of(period)?;
-        let of_its_form = |text: &str| PeriodOrder::of(text).filter(|other| other.is_comparable_to(&order));
+        let order = PeriodOrder::parse(period)?;
+        let of_its_form =
+            |text: &str| PeriodOrder::parse(text).filter(|other| other.is_comparable_to(&order));
         let kept = self.periods.iter().filter_map(|known| Some((of_its_form(&known.period)?, known)));
         let kept = kept.collect::<Vec<_>>();
         let is_told = self.removed > 0
@@ -202,7 +203,7 @@ impl Periods {
     }
 
     /// Fails if the document is of a later version: unlike a history, it must not be taken for an empty one.
-    fn of(document: Option<&Document>) -> Result<Self, PeriodError> {
+    fn from_document(document: Option<&Document>) -> Result<Self, PeriodError> {
         let Some(document) = document else { return Ok(Self::default()) };
         serde_json::from_slice(&document.body).map_err(|cause| PeriodError::Unreadable(cause.to_string()))
     }
@@ -244,7 +245,7 @@ pub async fn read(
     };
     let document =
         documents.document(key, &id).await.map_err(|cause| PeriodError::Unanswered(cause.to_string()))?;
-    Periods::of(document.as_ref())
+    Periods::from_document(document.as_ref())
 }
 
 /// The work that is to be done once.
@@ -453,13 +454,13 @@ mod tests {
             version: ielections::DocumentVersion::NONE,
             body: body.into(),
         };
-        assert_eq!(Periods::of(None), Ok(Periods::default()));
+        assert_eq!(Periods::from_document(None), Ok(Periods::default()));
         for body in [&b""[..], b"{}", b"[]", b"{\"periods\":[{\"period\":\"p\"}]}"] {
-            assert!(matches!(Periods::of(Some(&document(body))), Err(PeriodError::Unreadable(_))));
+            assert!(matches!(Periods::from_document(Some(&document(body))), Err(PeriodError::Unreadable(_))));
         }
         let stored = of(vec![done("a"), failed("b", 2), past("c", 1)]);
         let kept: &'static [u8] = stored.body().leak();
-        assert_eq!(Periods::of(Some(&document(kept))), Ok(stored));
+        assert_eq!(Periods::from_document(Some(&document(kept))), Ok(stored));
     }
 
     #[test]

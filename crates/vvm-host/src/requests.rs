@@ -9,11 +9,11 @@ use ielections::{Holder, Terms, Timing, WriteError};
 use std::future::pending;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use vvm_orch::{Leading, RunningVvm};
-use vvm_storage::{Advanced, ElectionKey, Pause, Requests, Stage, StepDown};
+use vvm_orch::{RunningVvm, VvmLeadership};
+use vvm_storage::{ElectionKey, OperatorRequests, Pause, Stage, StageChange, StepDown};
 
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub(crate) enum Demand {
+pub(crate) enum StopDemand {
     #[error("paused by {}", .0.by())]
     Paused(Pause),
     #[error("could not read whether the name is paused: {0}")]
@@ -24,7 +24,7 @@ pub(crate) enum Demand {
     NotReady,
 }
 
-impl Demand {
+impl StopDemand {
     pub(crate) fn fields(&self) -> (&'static str, Option<&str>, Option<&str>) {
         match self {
             Self::Paused(pause) => ("paused", Some(pause.author()), None),
@@ -51,23 +51,23 @@ impl Demand {
 /// for a take-over (I1).
 ///
 /// Reads again while the storage fails, for as long as an acquisition counts as fresh.
-pub(crate) async fn may_work(storage: &HostStorage) -> Result<(), Demand> {
+pub(crate) async fn may_work(storage: &HostStorage) -> Result<(), StopDemand> {
     let (clock, ttl) = (&storage.status.clock, storage.status.candidate.ttl);
-    let (give_up_at, retry_pause) = (clock.now().after(ttl.get() / 4), Timing::of(ttl).retry_pause());
+    let (give_up_at, retry_pause) = (clock.now().after(ttl.get() / 4), Timing::new(ttl).retry_pause());
     let mut cause = "it does not answer".to_owned();
     loop {
         let pause = tokio::select! {
             biased;
             pause = storage.storage.standing_pause(&storage.cluster) => pause,
-            () = clock.sleep_until(give_up_at) => return Err(Demand::PauseUnseen(cause)),
+            () = clock.sleep_until(give_up_at) => return Err(StopDemand::PauseUnseen(cause)),
         };
         match pause {
             Ok(None) => return Ok(()),
-            Ok(Some(pause)) => return Err(Demand::Paused(pause)),
+            Ok(Some(pause)) => return Err(StopDemand::Paused(pause)),
             Err(error) => cause = error.to_string(),
         }
         if clock.now() >= give_up_at {
-            return Err(Demand::PauseUnseen(cause));
+            return Err(StopDemand::PauseUnseen(cause));
         }
         clock.sleep_until(clock.now().after(retry_pause).min(give_up_at)).await;
     }
@@ -78,7 +78,7 @@ pub(crate) async fn may_work(storage: &HostStorage) -> Result<(), Demand> {
 pub(crate) struct Condition(Option<watch::Receiver<bool>>);
 
 impl Condition {
-    pub(crate) fn of(holds: watch::Receiver<bool>) -> Self {
+    pub(crate) fn new(holds: watch::Receiver<bool>) -> Self {
         Self(Some(holds))
     }
 
@@ -109,7 +109,7 @@ pub(crate) struct RequestHandler<'campaign> {
 impl RequestHandler<'_> {
     /// Handles requests until the campaign is over, or until the leader has to give its leadership up.
     /// Returns the reason for that; the caller stops the work.
-    pub(crate) async fn run(self, vvm: &RunningVvm<ElectionKey>) -> Option<Demand> {
+    pub(crate) async fn run(self, vvm: &RunningVvm<ElectionKey>) -> Option<StopDemand> {
         let leading = match self.stand_by(vvm).await {
             Ok(leading) => leading?,
             Err(paused) => return Some(paused),
@@ -117,18 +117,21 @@ impl RequestHandler<'_> {
         self.lead(&leading).await
     }
 
-    async fn stand_by(&self, vvm: &RunningVvm<ElectionKey>) -> Result<Option<Leading<ElectionKey>>, Demand> {
+    async fn stand_by(
+        &self,
+        vvm: &RunningVvm<ElectionKey>,
+    ) -> Result<Option<VvmLeadership<ElectionKey>>, StopDemand> {
         let mut seen = self.storage.requests();
         let mut logged = None;
         loop {
             let requests = seen.borrow_and_update().clone();
             if let Some(pause) = requests.pause.as_ref().filter(|_| self.ends_if_paused) {
-                return Err(Demand::Paused(pause.clone()));
+                return Err(StopDemand::Paused(pause.clone()));
             }
             self.log_pause(&requests, &mut logged);
             if let Some(request) = requests.step_down.filter(|request| self.can_accept(request)) {
                 // The next scan shows an outcome that is unknown here.
-                if let Some(Ok(Advanced::Done(_))) = self.advance(&request, Stage::Accepted).await {
+                if let Some(Ok(StageChange::Done(_))) = self.advance(&request, Stage::Accepted).await {
                     self.storage.wakeups.wake();
                 }
             }
@@ -143,7 +146,7 @@ impl RequestHandler<'_> {
         }
     }
 
-    fn log_pause(&self, requests: &Requests, logged: &mut Option<Pause>) {
+    fn log_pause(&self, requests: &OperatorRequests, logged: &mut Option<Pause>) {
         let (name, holder) =
             (self.storage.status.candidate.name.as_str(), self.storage.status.candidate.holder.as_str());
         match &requests.pause {
@@ -169,7 +172,7 @@ impl RequestHandler<'_> {
             && request.to.as_ref().is_none_or(|to| *to == self.storage.status.candidate.holder)
     }
 
-    async fn lead(&self, leading: &Leading<ElectionKey>) -> Option<Demand> {
+    async fn lead(&self, leading: &VvmLeadership<ElectionKey>) -> Option<StopDemand> {
         let pause = Terms::usual_poll(self.storage.status.candidate.ttl);
         loop {
             tokio::select! {
@@ -197,9 +200,13 @@ impl RequestHandler<'_> {
         }
     }
 
-    async fn demand(&self, leading: &Leading<ElectionKey>, requests: Requests) -> Option<Demand> {
+    async fn demand(
+        &self,
+        leading: &VvmLeadership<ElectionKey>,
+        requests: OperatorRequests,
+    ) -> Option<StopDemand> {
         if let Some(pause) = requests.pause {
-            return Some(Demand::Paused(pause));
+            return Some(StopDemand::Paused(pause));
         }
         let (slot, epoch) = (leading.slot.slot, leading.standing.epoch());
         let request = requests.step_down.filter(|request| request.is_about(slot, Some(epoch)))?;
@@ -208,22 +215,22 @@ impl RequestHandler<'_> {
             Stage::Asked | Stage::Withdrawn => return None,
             // The operator may withdraw it up to here. This write decides: one of the two fails.
             Stage::Accepted => match self.advance(&request, Stage::Begun).await {
-                Some(Ok(Advanced::Done(_))) => {}
+                Some(Ok(StageChange::Done(_))) => {}
                 // The next look shows the stage that was stored.
-                Some(Ok(Advanced::Overtaken(_)) | Err(_)) | None => return None,
+                Some(Ok(StageChange::Overtaken(_)) | Err(_)) | None => return None,
             },
             // This host advanced it, and the answer was lost: the request names this leadership.
             Stage::Begun => {}
         }
         self.storage.let_others_first(slot, epoch, request.first_chance());
-        Some(Demand::SteppingDown { to: request.to })
+        Some(StopDemand::SteppingDown { to: request.to })
     }
 
     /// Advances a request. `None` if there is no answer within the time of an election's attempt: the write
     /// may have been applied (I7), which the next look shows.
-    async fn advance(&self, request: &StepDown, stage: Stage) -> Option<Result<Advanced, WriteError>> {
+    async fn advance(&self, request: &StepDown, stage: Stage) -> Option<Result<StageChange, WriteError>> {
         let HostStorage { storage, cluster, .. } = self.storage;
-        let limit = Timing::of(self.storage.status.candidate.ttl).attempt_timeout();
+        let limit = Timing::new(self.storage.status.candidate.ttl).attempt_timeout();
         tokio::select! {
             biased;
             outcome = storage.advance_step_down(cluster, request, stage) => Some(outcome),

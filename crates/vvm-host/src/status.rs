@@ -8,15 +8,15 @@ mod role;
 mod seen;
 mod telemetry;
 
-pub(crate) use seen::{Seen, Since};
-pub(crate) use telemetry::{Call, Failure, NO_ANSWER, Telemetry};
+pub(crate) use seen::{EpochTime, SeenLeader};
+pub(crate) use telemetry::{Call, FailureKind, NO_ANSWER, Telemetry};
 
-pub use role::{Idle, Leading, Role, WhyStopping};
+pub use role::{PendingRestart, Role, SlotLeadership, WhyStopping};
 
 use crate::history::UnwrittenEnds;
 use ielections::{Holder, Loss, Slot, Standing, Timing, Ttl};
 use parking_lot::Mutex;
-use seen::Others;
+use seen::OtherLeaders;
 use serde_json::{Map, Value, json};
 use std::{
     collections::VecDeque,
@@ -57,7 +57,7 @@ pub struct HostStatus {
     began: Instant,
     role: watch::Sender<Role>,
     pub(crate) telemetry: Telemetry,
-    others: Mutex<Others>,
+    others: Mutex<OtherLeaders>,
     /// When the storage last answered, in the clock's nanoseconds; zero if it never did.
     answered_at: AtomicU64,
     problem: Mutex<Problem>,
@@ -168,7 +168,7 @@ impl HostStatus {
     }
 
     /// Returns the leadership and how much time is left of it. `None` unless the work may go on.
-    pub(crate) fn leads(&self) -> Option<(Leading, Duration)> {
+    pub(crate) fn leads(&self) -> Option<(SlotLeadership, Duration)> {
         let Role::Leading(leading) = self.role() else { return None };
         let margin = leading.standing.remaining();
         (!margin.is_zero()).then_some((leading, margin))
@@ -205,7 +205,7 @@ impl HostStatus {
     }
 
     pub(crate) fn since_renewal(&self, standing: &Standing) -> Duration {
-        let kill_after = Timing::of(self.candidate.ttl).kill_at(Instant::ORIGIN).since(Instant::ORIGIN);
+        let kill_after = Timing::new(self.candidate.ttl).kill_at(Instant::ORIGIN).since(Instant::ORIGIN);
         self.clock.now().since(standing.kill_at().before(kill_after))
     }
 
@@ -230,10 +230,10 @@ impl HostStatus {
 
     /// Returns a line about the leader of the first slot that another process holds, as last seen.
     pub fn leader_seen(&self) -> Option<String> {
-        self.others().first().map(Seen::to_string)
+        self.others().first().map(SeenLeader::to_string)
     }
 
-    pub(crate) fn others(&self) -> Vec<Seen> {
+    pub(crate) fn others(&self) -> Vec<SeenLeader> {
         self.others.lock().list(self.clock.now())
     }
 
@@ -249,7 +249,7 @@ impl HostStatus {
         self.telemetry.leaderships.inc();
         *self.work_ended.lock() = None;
         self.others.lock().forget(slot);
-        self.change(|_| Some(Role::Starting(Leading { slot, standing, since: self.clock.now() })));
+        self.change(|_| Some(Role::Starting(SlotLeadership { slot, standing, since: self.clock.now() })));
     }
 
     pub(crate) fn is_started(&self) {
@@ -309,7 +309,7 @@ impl HostStatus {
     }
 
     /// Records that the work has ended and the leadership is kept. Nothing changes unless there was work.
-    pub fn idles(&self, idle: Idle) {
+    pub fn idles(&self, idle: PendingRestart) {
         self.change(|role| {
             let Role::Leading(leading) = role else { return None };
             Some(Role::Idling { leading: leading.clone(), idle })
@@ -456,7 +456,7 @@ impl HostStatus {
     }
 
     pub(crate) fn saw(&self, key: &ElectionKey, found: &Slot) {
-        let leads = |leading: &Leading| {
+        let leads = |leading: &SlotLeadership| {
             let (incarnation, epoch) = (leading.standing.incarnation(), leading.standing.epoch());
             found.entry().is_some_and(|entry| entry.is_of(incarnation, epoch))
         };
@@ -514,7 +514,7 @@ fn log_role(candidate: &Candidate, role: &Role) {
             log!(info, event, name, holder, slot, epoch, incarnation, why, "{says}");
         }
         Role::Idling { idle, .. } => {
-            let Idle { number: restart, limit, pause, ref ended } = *idle;
+            let PendingRestart { number: restart, limit, pause, ref ended } = *idle;
             let (in_ms, reason) = (pause.as_millis() as u64, format!("the command {ended}"));
             let says = format!("{says}: {reason}");
             log!(
@@ -536,7 +536,7 @@ fn log_role(candidate: &Candidate, role: &Role) {
     }
 }
 
-fn log_new_leader(candidate: &Candidate, leader: &Seen) {
+fn log_new_leader(candidate: &Candidate, leader: &SeenLeader) {
     let (name, holder) = (candidate.name.as_str(), candidate.holder.as_str());
     let (slot, epoch, new) = (leader.slot, leader.epoch.get(), leader.holder.as_str());
     log!(info, event = "new_leader", name, holder, slot, epoch, leader = new, "{name}: {leader}");

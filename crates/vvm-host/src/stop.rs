@@ -26,7 +26,7 @@ pub enum At {
 
 /// What a request means.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Request {
+pub enum StopRequest {
     /// Stop.
     Stop,
     /// A repetition of an earlier request.
@@ -44,7 +44,7 @@ pub struct StopRequests {
 
 impl StopRequests {
     /// Returns the meaning of a request that arrives now.
-    pub fn on(&mut self, now: Instant, at: At) -> Request {
+    pub fn on(&mut self, now: Instant, at: At) -> StopRequest {
         let is_first = self.at_guardian.is_none() && self.at_host.is_none();
         let place = match at {
             At::Guardian => &mut self.at_guardian,
@@ -53,10 +53,10 @@ impl StopRequests {
         match *place {
             None => {
                 *place = Some(now);
-                if is_first { Request::Stop } else { Request::Echo }
+                if is_first { StopRequest::Stop } else { StopRequest::Echo }
             }
-            Some(earlier) if now.since(earlier) < ECHO => Request::Echo,
-            Some(_) => Request::Kill,
+            Some(earlier) if now.since(earlier) < ECHO => StopRequest::Echo,
+            Some(_) => StopRequest::Kill,
         }
     }
 }
@@ -87,17 +87,17 @@ impl StopSignals {
         loop {
             let caught = self.next().await;
             let request = match caught {
-                Signal::HUP if stop.is_cancelled() => Request::Echo,
-                Signal::HUP => Request::Stop,
+                Signal::HUP if stop.is_cancelled() => StopRequest::Echo,
+                Signal::HUP => StopRequest::Stop,
                 _ => requests.on(clock.now(), At::Host),
             };
             match request {
-                Request::Stop => {
+                StopRequest::Stop => {
                     tracing::info!(signal = name(caught), "stop requested");
                     stop.cancel();
                 }
-                Request::Echo => {}
-                Request::Kill => {
+                StopRequest::Echo => {}
+                StopRequest::Kill => {
                     tracing::warn!(signal = name(caught), "second stop request: ending at once");
                     // Returns only in process 1, which no signal ends.
                     let _ = signal_hook::low_level::emulate_default_handler(caught.as_raw());
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn echo_of_a_request_counts_once_and_a_second_request_kills() {
-        use {At::*, Request::*};
+        use {At::*, StopRequest::*};
         let table = [
             ("a second request", [(0, Guardian, Stop), (150, Guardian, Kill), (400, Guardian, Kill)]),
             ("one to each process", [(0, Guardian, Stop), (300, Host, Echo), (500, Host, Kill)]),

@@ -15,7 +15,7 @@ use std::{
 };
 use tempfile::TempDir;
 use tokio::sync::{mpsc, watch};
-use vvm_host::{Ended, Host, HostError, HostSettings, LocalDir, NotReady};
+use vvm_host::{Host, HostError, HostOutcome, HostSettings, LocalDir, NotReady};
 use vvm_orch::{AcquireTimeout, BoxError, Problem, Service, ServiceContext, Work, service_fn};
 
 fn settings(folder: &Path) -> HostSettings {
@@ -35,7 +35,7 @@ async fn stopped_host_releases_the_record() {
             Ok(())
         })]
     });
-    assert!(matches!(ended.await, Ended::Stopped));
+    assert!(matches!(ended.await, HostOutcome::Stopped));
 
     // The record is released, so one look is enough.
     let mut settings = settings(folder.path());
@@ -95,7 +95,7 @@ async fn host_that_is_not_ready_claims_nothing_and_gives_up_what_it_leads() {
         stop.cancel();
     };
     let (ended, ()) = tokio::join!(host.run(reporting(&events)), watching);
-    assert!(matches!(ended, Ended::Stopped), "{ended}");
+    assert!(matches!(ended, HostOutcome::Stopped), "{ended}");
     assert_eq!(lead_beside().await, 0, "the slot is free");
 }
 
@@ -121,7 +121,7 @@ async fn slot_that_is_won_while_not_ready_is_released_before_a_service_starts() 
         stop.cancel();
     };
     let (ended, ()) = tokio::join!(host.run(reporting(&events)), watching);
-    assert!(matches!(ended, Ended::Stopped), "{ended}");
+    assert!(matches!(ended, HostOutcome::Stopped), "{ended}");
     drop(events);
     assert_eq!(seen.recv().await, None, "no service has started");
 }
@@ -149,7 +149,7 @@ async fn service_that_is_not_ready_is_followed_by_another_campaign() {
         if is_first { vec![Box::new(Cold) as _] } else { vec![service_fn("work", async |_| Ok(()))] }
     });
     let ended = ended.await;
-    assert!(matches!(ended, Ended::Problem(Problem::Ended { failure: None, .. })), "{ended}");
+    assert!(matches!(ended, HostOutcome::Problem(Problem::Ended { failure: None, .. })), "{ended}");
 }
 
 #[tokio::test]

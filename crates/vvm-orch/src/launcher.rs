@@ -6,29 +6,29 @@
 //! Start and work of a service share one task, so that neither is dropped half-way. If the VVM stops while a
 //! service starts, it cancels the start and waits for it (I6).
 
-use crate::{BoxError, Failure, Leading, Problem, Service, ServiceContext, state::State};
+use crate::{BoxError, Failure, Problem, Service, ServiceContext, VvmLeadership, state::VvmState};
 use ielections::{Candidacy, Elections, Key, Leadership, Spawn, Standing, env::caught};
 use std::{fmt, sync::Arc};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) struct Launcher<K: Key> {
-    pub(crate) state: Arc<State<K>>,
+    pub(crate) state: Arc<VvmState<K>>,
     pub(crate) elections: Arc<Elections<K>>,
     pub(crate) candidacy: Candidacy<K>,
-    pub(crate) services: Vec<Planned<K>>,
+    pub(crate) services: Vec<PlannedService<K>>,
     pub(crate) spawn: Arc<dyn Spawn>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Launched {
+pub(crate) struct LaunchedServices {
     /// In the order of their start. The last one may still be starting, or may have failed to start.
     pub(crate) services: Vec<Hosted>,
     pub(crate) leadership: Leadership,
 }
 
 impl<K: Key> Launcher<K> {
-    pub(crate) async fn run(self) -> Option<Launched> {
+    pub(crate) async fn run(self) -> Option<LaunchedServices> {
         let Self { state, elections, candidacy, services, spawn } = self;
         let acquired = tokio::select! {
             biased;
@@ -44,7 +44,7 @@ impl<K: Key> Launcher<K> {
             }
         };
         let standing = leadership.standing().clone();
-        let mut launched = Launched { services: Vec::with_capacity(services.len()), leadership };
+        let mut launched = LaunchedServices { services: Vec::with_capacity(services.len()), leadership };
         for service in services {
             if state.is_stopping() {
                 return Some(launched);
@@ -60,12 +60,12 @@ impl<K: Key> Launcher<K> {
                 _ = ready => {}
             }
         }
-        state.services_are_ready(Leading { slot, standing });
+        state.services_are_ready(VvmLeadership { slot, standing });
         Some(launched)
     }
 }
 
-pub(crate) struct Planned<K> {
+pub(crate) struct PlannedService<K> {
     name: Arc<str>,
     service: Box<dyn Service<K>>,
 }
@@ -86,7 +86,7 @@ pub(crate) enum Proof {
     None,
 }
 
-impl<K: Key> Planned<K> {
+impl<K: Key> PlannedService<K> {
     pub(crate) fn new(service: Box<dyn Service<K>>) -> Self {
         Self { name: Arc::from(service.name()), service }
     }
@@ -96,7 +96,7 @@ impl<K: Key> Planned<K> {
         self,
         slot: K,
         standing: Standing,
-        state: Arc<State<K>>,
+        state: Arc<VvmState<K>>,
         spawn: &dyn Spawn,
     ) -> (Hosted, oneshot::Receiver<()>) {
         let Self { name, service } = self;
@@ -144,7 +144,7 @@ impl Drop for Hosted {
 
 struct ServiceRun<K: Key> {
     name: Arc<str>,
-    state: Arc<State<K>>,
+    state: Arc<VvmState<K>>,
     ended: bool,
 }
 
@@ -219,7 +219,7 @@ impl<K: Key> Drop for ServiceRun<K> {
     }
 }
 
-impl<K> fmt::Debug for Planned<K> {
+impl<K> fmt::Debug for PlannedService<K> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&self.name)
     }

@@ -31,7 +31,7 @@
 //! ```
 //!
 //! - [`Vvm`], [`VvmConfig`], [`AcquireTimeout`]: the services, the slots, and how long to campaign.
-//! - [`RunningVvm`], [`Leading`], [`NotLeading`]: wait for leadership, problems and the end.
+//! - [`RunningVvm`], [`VvmLeadership`], [`NotLeading`]: wait for leadership, problems and the end.
 //! - [`Service`], [`service_fn`], [`ServiceContext`], [`Work`]: the work of a leader.
 //! - [`Problem`], [`Failure`]: why a VVM stopped, which is the first problem (I8).
 //!
@@ -47,7 +47,7 @@ mod vvm;
 
 pub use ielections::AcquireTimeout;
 pub use service::{BoxError, Service, ServiceContext, Work, service_fn};
-pub use state::{Failure, Leading, NotLeading, Problem};
+pub use state::{Failure, NotLeading, Problem, VvmLeadership};
 pub use vvm::{RunningVvm, Vvm, VvmConfig};
 
 #[cfg(doctest)]

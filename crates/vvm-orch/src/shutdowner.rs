@@ -3,8 +3,8 @@
 
 use crate::{
     Problem,
-    launcher::{Hosted, Launched, Launcher, Proof},
-    state::State,
+    launcher::{Hosted, LaunchedServices, Launcher, Proof},
+    state::VvmState,
 };
 use futures_util::{FutureExt, future::Shared};
 use ielections::{Elections, Key, Leadership, Loss, ReleaseOutcome, Standing, Timing, env};
@@ -12,7 +12,7 @@ use std::{convert::Infallible, future::pending, sync::Arc, time::Duration};
 use vvm_clock::Clock;
 
 pub(crate) struct Shutdowner<K: Key> {
-    pub(crate) state: Arc<State<K>>,
+    pub(crate) state: Arc<VvmState<K>>,
     pub(crate) elections: Arc<Elections<K>>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) stop_timeout: Duration,
@@ -36,8 +36,8 @@ impl<K: Key> Shutdowner<K> {
         self.elections.cleanup().await;
     }
 
-    async fn stop(&self, launched: Launched) {
-        let Launched { services, leadership } = launched;
+    async fn stop(&self, launched: LaunchedServices) {
+        let LaunchedServices { services, leadership } = launched;
         let standing = leadership.standing().clone();
         let stopped = async {
             self.state.stopping().await;
@@ -134,7 +134,7 @@ async fn stop_at_once(mut services: Vec<Hosted>, mut deadline: Shared<impl Futur
 
 /// Ends the waits for the shutdown, even if its task panics or is dropped (I10).
 struct Completion<K: Key> {
-    state: Arc<State<K>>,
+    state: Arc<VvmState<K>>,
     /// An error has the message of a panic; none if the runtime dropped the task.
     ended: Result<(), Option<Arc<str>>>,
 }

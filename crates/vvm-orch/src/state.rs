@@ -1,5 +1,5 @@
-//! [`State`]: shared by the tasks and handles of a VVM. What it shows to callers: [`Problem`], [`NotLeading`],
-//! [`Leading`].
+//! [`VvmState`]: shared by the tasks and handles of a VVM. What it shows to callers: [`Problem`], [`NotLeading`],
+//! [`VvmLeadership`].
 
 use ielections::{AcquireError, Loss, Standing};
 use std::{error::Error, sync::Arc};
@@ -8,15 +8,15 @@ use tokio_util::sync::CancellationToken;
 
 /// Each cell is set once, and each token is cancelled once.
 #[derive(Debug)]
-pub(crate) struct State<K> {
+pub(crate) struct VvmState<K> {
     /// The first problem (I8).
     problem: SetOnce<Problem>,
-    leading: SetOnce<Leading<K>>,
+    leading: SetOnce<VvmLeadership<K>>,
     stop: CancellationToken,
     done: CancellationToken,
 }
 
-impl<K: Clone> State<K> {
+impl<K: Clone> VvmState<K> {
     pub(crate) fn new() -> Self {
         Self {
             problem: SetOnce::new(),
@@ -52,12 +52,12 @@ impl<K: Clone> State<K> {
         self.problem()
     }
 
-    pub(crate) fn services_are_ready(&self, leading: Leading<K>) {
+    pub(crate) fn services_are_ready(&self, leading: VvmLeadership<K>) {
         // The launcher calls this once.
         drop(self.leading.set(leading));
     }
 
-    pub(crate) async fn leading(&self) -> Result<Leading<K>, NotLeading> {
+    pub(crate) async fn leading(&self) -> Result<VvmLeadership<K>, NotLeading> {
         tokio::select! {
             biased;
             () = self.stop.cancelled() => {}
@@ -180,7 +180,7 @@ pub enum NotLeading {
 
 /// The leadership of a VVM whose services are ready.
 #[derive(Clone, Debug)]
-pub struct Leading<K> {
+pub struct VvmLeadership<K> {
     /// The slot.
     pub slot: K,
     /// The epoch, the time left and the loss.

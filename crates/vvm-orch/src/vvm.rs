@@ -1,10 +1,10 @@
 //! [`Vvm`]: services and slots, launched once. [`RunningVvm`]: the handle to it.
 
 use crate::{
-    Leading, NotLeading, Problem, Service,
-    launcher::{Launcher, Planned},
+    NotLeading, Problem, Service, VvmLeadership,
+    launcher::{Launcher, PlannedService},
     shutdowner::Shutdowner,
-    state::State,
+    state::VvmState,
 };
 use ielections::{
     AcquireTimeout, Candidacy, Elections, Env, Epoch, Holder, Incarnation, Key, Spawn, Terms, Timing, Ttl,
@@ -45,7 +45,7 @@ use vvm_clock::Clock;
 pub struct Vvm<K: Key> {
     config: VvmConfig<K>,
     elections: Arc<Elections<K>>,
-    services: Vec<Planned<K>>,
+    services: Vec<PlannedService<K>>,
 }
 
 impl<K: Key> Vvm<K> {
@@ -64,7 +64,7 @@ impl<K: Key> Vvm<K> {
         Self {
             config,
             elections: elections.into(),
-            services: services.into_iter().map(Planned::new).collect(),
+            services: services.into_iter().map(PlannedService::new).collect(),
         }
     }
 
@@ -72,7 +72,7 @@ impl<K: Key> Vvm<K> {
     /// [`VvmConfig::spawn`] can start tasks.
     pub fn launch(self, ttl: Ttl, timeout: AcquireTimeout) -> RunningVvm<K> {
         let Self { config, elections, services } = self;
-        let state = Arc::new(State::new());
+        let state = Arc::new(VvmState::new());
         let running = RunningVvm { state: Arc::clone(&state), elections: Arc::downgrade(&elections) };
         let left_behind = config.left_behind;
         let terms = Terms { timeout, left_behind, ..Terms::new(config.holder, ttl) };
@@ -88,7 +88,7 @@ impl<K: Key> Vvm<K> {
             elections,
             clock: config.clock,
             stop_timeout: config.stop_timeout,
-            timing: Timing::of(ttl),
+            timing: Timing::new(ttl),
         };
         config.spawn.spawn("vvm", Box::pin(shutdowner.run(launcher)));
         running
@@ -141,7 +141,7 @@ impl<K> VvmConfig<K> {
 /// Dropping it shuts the VVM down as [`shutdown`](Self::shutdown) does, but does not wait for it.
 #[must_use = "dropping the handle shuts the VVM down"]
 pub struct RunningVvm<K: Key> {
-    state: Arc<State<K>>,
+    state: Arc<VvmState<K>>,
     /// Weak, so that they end with the VVM even if a handle is kept (I9).
     elections: Weak<Elections<K>>,
 }
@@ -154,7 +154,7 @@ impl<K: Key> RunningVvm<K> {
     ///
     /// # Cancel safety
     /// It may be dropped and called again. Several callers may wait at once.
-    pub async fn leading(&self) -> Result<Leading<K>, NotLeading> {
+    pub async fn leading(&self) -> Result<VvmLeadership<K>, NotLeading> {
         self.state.leading().await
     }
 

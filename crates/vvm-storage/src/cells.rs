@@ -11,21 +11,21 @@ mod storage;
 pub use content::decodes;
 #[cfg(feature = "testing")]
 pub use memory::Memory;
-pub use storage::{Cell, CellLimits, CellStorage, CellWrite, Expected, Tag};
+pub use storage::{Cell, CellCondition, CellLimits, CellStorage, CellWrite, Tag};
 
 use crate::{
     key::{self, Partition},
-    step::{Done, Shown, Step},
-    sysvvm::{Description, Opened, SysVvmHints, SysVvmStorage, unsent},
+    step::{CurrentState, Step, StepOutcome},
+    sysvvm::{Description, OpenedStorage, SysVvmHints, SysVvmStorage, unsent},
 };
 use async_trait::async_trait;
-use content::{Damaged, Origin, SettingCell, SlotCell};
+use content::{DecodeError, Origin, SettingCell, SlotCell};
 use futures_util::stream::{self, StreamExt as _};
-use history::{History, Mark};
+use history::{HighWaterMarks, Mark};
 use ielections::{
     Document, DocumentId, DocumentLimits, FenceState, Limits, Page, ReadError, Scan, Slot, Vacant, WriteError,
 };
-use placeholder::{Deleted, Placeholders};
+use placeholder::{DeletedCell, Placeholders};
 use std::{
     collections::HashMap,
     sync::{Mutex, MutexGuard, PoisonError},
@@ -50,21 +50,21 @@ pub struct Cells<C> {
     storage: C,
     /// The cells that this handle wrote last, and the vacant ones that it saw last. They compose the next write, and
     /// never answer.
-    known: Mutex<HashMap<Partition, Known>>,
+    known: Mutex<HashMap<Partition, CachedCell>>,
     placeholders: Placeholders,
-    history: History,
+    history: HighWaterMarks,
 }
 
 #[derive(Debug, Clone)]
-struct Known {
+struct CachedCell {
     content: SlotCell,
-    expected: Expected,
+    expected: CellCondition,
 }
 
-impl Known {
+impl CachedCell {
     /// Whether the cell that elections wrote is gone. Another program may have made one in its place.
     fn is_lost(&self) -> bool {
-        self.expected == Expected::Absent || self.content.origin == Origin::Displacing
+        self.expected == CellCondition::Absent || self.content.origin == Origin::Displacing
     }
 }
 
@@ -97,7 +97,7 @@ impl<C: CellStorage> Cells<C> {
     /// Elections on `storage`.
     pub fn new(storage: C) -> Self {
         let placeholders = Placeholders::new(true);
-        Self { storage, known: Mutex::default(), placeholders, history: History::default() }
+        Self { storage, known: Mutex::default(), placeholders, history: HighWaterMarks::default() }
     }
 
     /// As [`new`](Self::new), for a process that only looks: it writes no placeholder, and shows one where a
@@ -109,7 +109,7 @@ impl<C: CellStorage> Cells<C> {
     /// Replaces the content of a slot by what `step` makes of it, in one conditional write. Content of the cache may
     /// compose it, but a refusal is returned only for content that was just read. Dropped, the write may be applied,
     /// even later, but only to the content that it was made from.
-    async fn change(&self, at: &Partition, step: &Step) -> Result<Done, WriteError> {
+    async fn change(&self, at: &Partition, step: &Step) -> Result<StepOutcome, WriteError> {
         let room = if let Step::Batch { .. } = step { RECORD_ROOM } else { 0 };
         let mut cached = self.known().remove(at);
         for _ in 0..ATTEMPTS {
@@ -124,9 +124,9 @@ impl<C: CellStorage> Cells<C> {
                     };
                     let known = known.map_err(unsent)?;
                     match known.content.after(step) {
-                        Err(shown) => return Ok(Done::Refused(shown)),
+                        Err(shown) => return Ok(StepOutcome::Refused(shown)),
                         Ok(_) if known.is_unwritten() => {
-                            return Err(WriteError::NotApplied(Deleted { at: at.clone() }.into()));
+                            return Err(WriteError::NotApplied(DeletedCell { at: at.clone() }.into()));
                         }
                         Ok(content) => (content, known.expected),
                     }
@@ -138,7 +138,7 @@ impl<C: CellStorage> Cells<C> {
             }
             // After a refusal, a read decides whether the condition failed or another part of the cell changed (I7).
             match (self.replace(at, room, content, expected).await, step) {
-                (Ok(true), _) => return Ok(Done::Applied),
+                (Ok(true), _) => return Ok(StepOutcome::Applied),
                 // A leader whose record was deleted must know, because another one may work beside it (I1).
                 // A candidate reads again, and finds what stands instead.
                 (Ok(false), _) | (Err(WriteError::Replaced(_)), Step::Claim { .. }) => {}
@@ -154,7 +154,7 @@ impl<C: CellStorage> Cells<C> {
         at: &Partition,
         room: usize,
         content: SlotCell,
-        expected: Expected,
+        expected: CellCondition,
     ) -> Result<bool, WriteError> {
         let value = content.encode(at);
         let (bytes, most) = (value.len(), self.storage.limits().max_cell_bytes.saturating_sub(room));
@@ -168,7 +168,7 @@ impl<C: CellStorage> Cells<C> {
                 self.history.note(at, before, &content).map_err(unsent)?;
                 // Without a tag the next write reads first: a tag of another answer could be of other content.
                 if let Some(tag) = tag {
-                    let known = Known { content, expected: Expected::Tag(tag) };
+                    let known = CachedCell { content, expected: CellCondition::Tag(tag) };
                     self.known().insert(at.clone(), known);
                 }
                 Ok(true)
@@ -177,16 +177,16 @@ impl<C: CellStorage> Cells<C> {
         }
     }
 
-    async fn settle(&self, at: Partition, value: &[u8]) -> Result<Done, WriteError> {
+    async fn settle(&self, at: Partition, value: &[u8]) -> Result<StepOutcome, WriteError> {
         if let Some(stands) = self.setting(at.clone()).await.map_err(unsent)? {
-            return Ok(Done::Refused(Shown::Setting(stands)));
+            return Ok(StepOutcome::Refused(CurrentState::Setting(stands)));
         }
         // Before the setting, so that a settled name has had all its cells. Not by a handle that has seen
         // records of the name: then the setting was deleted, and what is absent gets a placeholder.
         let was_used = self.placeholders.known_ttl(&at);
         let slots = key::slots_of_setting(&at, value).take_while(|_| was_used.is_none());
         let vacancies = slots.map(async |at| {
-            self.storage.write(&at, SlotCell::vacant().encode(&at), Expected::Absent).await.map(drop)
+            self.storage.write(&at, SlotCell::vacant().encode(&at), CellCondition::Absent).await.map(drop)
         });
         let vacancies = vacancies.collect::<Vec<_>>();
         let mut vacancies = stream::iter(vacancies).buffer_unordered(READS);
@@ -194,10 +194,10 @@ impl<C: CellStorage> Cells<C> {
             created?;
         }
         let setting = SettingCell { value: value.to_vec(), longest_ttl: was_used.unwrap_or_default() };
-        match self.storage.write(&at, setting.encode(&at), Expected::Absent).await? {
-            CellWrite::Written(_) => Ok(Done::Applied),
+        match self.storage.write(&at, setting.encode(&at), CellCondition::Absent).await? {
+            CellWrite::Written(_) => Ok(StepOutcome::Applied),
             CellWrite::Refused => match self.setting(at).await.map_err(unsent)? {
-                Some(stands) => Ok(Done::Refused(Shown::Setting(stands))),
+                Some(stands) => Ok(StepOutcome::Refused(CurrentState::Setting(stands))),
                 None => Err(WriteError::NotApplied("the setting was deleted meanwhile".into())),
             },
         }
@@ -215,7 +215,7 @@ impl<C: CellStorage> Cells<C> {
         };
         let content = SlotCell::decode(at, &value).map_err(unreadable)?;
         // A stale look proves nothing, and shows nothing new.
-        if before.is_some_and(|known| known.excludes(&Mark::of(&content)))
+        if before.is_some_and(|known| known.excludes(&Mark::new(&content)))
             || content.origin == Origin::Displacing
         {
             return Ok(self.standing(at).await?.content.slot);
@@ -235,34 +235,36 @@ impl<C: CellStorage> Cells<C> {
             known.remove(at);
             self.placeholders.saw(at, entry);
         } else {
-            known
-                .insert(at.clone(), Known { content: content.clone(), expected: Expected::Tag(tag.clone()) });
+            known.insert(
+                at.clone(),
+                CachedCell { content: content.clone(), expected: CellCondition::Tag(tag.clone()) },
+            );
         }
     }
 
-    async fn fresh(&self, at: &Partition) -> Result<Known, ReadError> {
+    async fn fresh(&self, at: &Partition) -> Result<CachedCell, ReadError> {
         self.history.check()?;
         let before = self.history.mark(at);
         let Some(Cell { value, tag }) = self.storage.read(at).await? else {
             let slot = Slot::Vacant(Vacant { last_epoch: self.history.epoch(at) });
             let content = SlotCell { slot, ..SlotCell::vacant() };
-            return Ok(Known { content, expected: Expected::Absent });
+            return Ok(CachedCell { content, expected: CellCondition::Absent });
         };
         let content = SlotCell::decode(at, &value).map_err(unreadable)?;
         self.history.note(at, before, &content)?;
         if let Some(entry) = content.slot.entry() {
             self.placeholders.saw(at, entry);
         }
-        Ok(Known { content, expected: Expected::Tag(tag) })
+        Ok(CachedCell { content, expected: CellCondition::Tag(tag) })
     }
 
     /// Each change is one insertion or removal, so a panic elsewhere leaves the map whole.
-    fn known(&self) -> MutexGuard<'_, HashMap<Partition, Known>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<Partition, CachedCell>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn unreadable(damaged: Damaged) -> ReadError {
+fn unreadable(damaged: DecodeError) -> ReadError {
     ReadError::Fatal(damaged.into())
 }
 
@@ -279,7 +281,7 @@ impl<C: CellStorage> SysVvmStorage for Cells<C> {
         }
     }
 
-    async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError> {
+    async fn commit(&self, at: Partition, step: Step) -> Result<StepOutcome, WriteError> {
         match &step {
             Step::Settle { value } => self.settle(at, value).await,
             Step::Release { .. } => {
@@ -353,7 +355,7 @@ impl<C: CellStorage> SysVvmStorage for Cells<C> {
         self.storage.hints()
     }
 
-    fn opened(&self) -> Option<Opened> {
+    fn opened(&self) -> Option<OpenedStorage> {
         self.storage.opened()
     }
 

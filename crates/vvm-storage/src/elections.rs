@@ -8,8 +8,8 @@ pub use late_end::LateEnd;
 
 use crate::{
     key::{ClusterName, ElectionKey, Partition},
-    step::{Done, Step},
-    sysvvm::{Description, MOST_LISTED, NoDocuments, Opened, SysVvmStorage},
+    step::{Step, StepOutcome},
+    sysvvm::{Description, MOST_LISTED, NoDocuments, OpenedStorage, SysVvmStorage},
 };
 use async_trait::async_trait;
 use futures_util::stream::{self, StreamExt as _};
@@ -45,7 +45,7 @@ impl ElectionsTtlStorage {
     }
 
     /// Returns where the storage is and whether opening it created it, if the driver knows.
-    pub fn opened(&self) -> Option<Opened> {
+    pub fn opened(&self) -> Option<OpenedStorage> {
         self.sysvvm.opened()
     }
 
@@ -222,8 +222,8 @@ impl DocumentStorage<ElectionKey> for ElectionsTtlStorage {
         let beyond = |beyond: BeyondDocumentLimits| WriteError::Fatal(beyond.into());
         limits.check(batch).map_err(beyond)?;
         Ok(match self.sysvvm.commit(partition, Step::batch(fence, batch)).await? {
-            Done::Applied => BatchOutcome::Written,
-            Done::Refused(_) => BatchOutcome::Refused,
+            StepOutcome::Applied => BatchOutcome::Written,
+            StepOutcome::Refused(_) => BatchOutcome::Refused,
         })
     }
 
@@ -294,7 +294,7 @@ pub enum BeyondLimits {
     /// The TTL.
     #[error(
         "a TTL of {ttl} is too short for this storage, whose writes need {} or more: choose a longer one",
-        vvm_clock::Span(*least)
+        vvm_clock::DisplayDuration(*least)
     )]
     Ttl {
         /// The requested TTL.

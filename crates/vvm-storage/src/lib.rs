@@ -3,7 +3,7 @@
 //! - [`SysVvmStorage`]: what a new backend implements; [`SysVvmHints`]: how it hints at changes to other processes.
 //! - [`Step`], [`decide`]: a write on a partition, and what it means: the same for every backend.
 //! - [`ElectionsTtlStorage`]: the storage of elections on top of it; owns every key prefix.
-//! - [`Requests`]: requests of operators to leaders and candidates, stored beside the leader records.
+//! - [`OperatorRequests`]: requests of operators to leaders and candidates, stored beside the leader records.
 //! - `cells` (feature): elections on a storage with compare-and-swap on one value.
 //! - Drivers, each a feature: [`mem`], `sled`, [`sqlite`], `scylla` (or Apache Cassandra), `postgres`, `mysql` (or
 //!   MariaDB), `etcd`, `kubernetes`, `dynamodb`, `object-store` (Amazon S3, Google Cloud Storage, Azure).
@@ -21,7 +21,7 @@ mod drivers;
 mod elections;
 mod key;
 mod opening;
-mod requests;
+mod operator_requests;
 mod step;
 mod sysvvm;
 #[cfg(feature = "testing")]
@@ -54,9 +54,9 @@ pub use key::{
     KEY_PREFIX_STEP_DOWN, KEY_PREFIX_VVM_LEADER, Partition, SlotNumber,
 };
 pub use opening::{OpenError, OpenErrorKind, StorageUrl};
-pub use requests::{Advanced, Ask, Pause, RequestExpiry, Requests, Stage, StepDown};
-pub use step::{Decision, Done, Shown, SlotAlone, State, Step, decide};
-pub use sysvvm::{Description, MOST_LISTED, Opened, Provenance, SysVvmHints, SysVvmStorage};
+pub use operator_requests::{Ask, OperatorRequests, Pause, RequestExpiry, Stage, StageChange, StepDown};
+pub use step::{CurrentState, Decision, PartitionState, SlotAlone, Step, StepOutcome, decide};
+pub use sysvvm::{Description, MOST_LISTED, OpenedStorage, Provenance, SysVvmHints, SysVvmStorage};
 pub use url::{init_storage, open};
 
 /// The README's example is a doc test.

@@ -82,16 +82,16 @@ impl Step {
 
 /// The outcome of a step that was answered.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Done {
+pub enum StepOutcome {
     /// Applied.
     Applied,
     /// Not applied: its condition did not hold.
-    Refused(Shown),
+    Refused(CurrentState),
 }
 
 /// What a refusal shows: the state that stands instead.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Shown {
+pub enum CurrentState {
     /// Of a claim, a renewal or a release: the slot, as a read in place of the step would show it.
     Slot(Slot),
     /// Of a setting: the one that stands.
@@ -100,7 +100,7 @@ pub enum Shown {
     Nothing,
 }
 
-impl From<Slot> for Shown {
+impl From<Slot> for CurrentState {
     fn from(slot: Slot) -> Self {
         Self::Slot(slot)
     }
@@ -108,14 +108,14 @@ impl From<Slot> for Shown {
 
 #[derive(Debug, thiserror::Error)]
 #[error("the driver of the storage answered with {0:?} for another step")]
-struct Mismatched(Shown);
+struct Mismatched(CurrentState);
 
-impl Done {
+impl StepOutcome {
     /// The outcome of a claim, a renewal or a release: the slot that stands instead; `None` if it was applied.
     pub(crate) fn refusal(self) -> Result<Option<Slot>, WriteError> {
         match self {
             Self::Applied => Ok(None),
-            Self::Refused(Shown::Slot(stands)) => Ok(Some(stands)),
+            Self::Refused(CurrentState::Slot(stands)) => Ok(Some(stands)),
             Self::Refused(other) => Err(WriteError::Fatal(Mismatched(other).into())),
         }
     }
@@ -124,21 +124,21 @@ impl Done {
     pub(crate) fn settled_before(self) -> Result<Option<Vec<u8>>, WriteError> {
         match self {
             Self::Applied => Ok(None),
-            Self::Refused(Shown::Setting(stands)) => Ok(Some(stands)),
+            Self::Refused(CurrentState::Setting(stands)) => Ok(Some(stands)),
             Self::Refused(other) => Err(WriteError::Fatal(Mismatched(other).into())),
         }
     }
 }
 
 /// The outcome of a claim, a renewal or a release that a driver may have refused.
-impl From<Option<Slot>> for Done {
+impl From<Option<Slot>> for StepOutcome {
     fn from(refusal: Option<Slot>) -> Self {
         refusal.map_or(Self::Applied, |stands| Self::Refused(stands.into()))
     }
 }
 
 /// The state of one partition at one moment. [`decide`] reads of it what a step needs.
-pub trait State {
+pub trait PartitionState {
     /// Why it can't be read.
     type Error;
 
@@ -159,7 +159,7 @@ pub trait State {
 #[derive(Clone, Copy, Debug)]
 pub struct SlotAlone<'slot>(pub &'slot Slot);
 
-impl State for SlotAlone<'_> {
+impl PartitionState for SlotAlone<'_> {
     type Error = Infallible;
 
     fn slot(&self) -> Result<Slot, Infallible> {
@@ -191,7 +191,7 @@ pub enum Decision<'step> {
     /// The setting has this value.
     Store(&'step [u8]),
     /// Nothing changes.
-    Refuse(Shown),
+    Refuse(CurrentState),
 }
 
 /// Decides what a step does to a state: the conditions of the storage contract, for every driver.
@@ -211,9 +211,9 @@ pub enum Decision<'step> {
 ///
 /// # Errors
 /// If the state can't be read.
-pub fn decide<'step, S: State>(state: &S, step: &'step Step) -> Result<Decision<'step>, S::Error> {
+pub fn decide<'step, S: PartitionState>(state: &S, step: &'step Step) -> Result<Decision<'step>, S::Error> {
     let replace = |holds: bool, stands: Slot, decision| {
-        Ok(if holds { decision } else { Decision::Refuse(Shown::Slot(stands)) })
+        Ok(if holds { decision } else { Decision::Refuse(CurrentState::Slot(stands)) })
     };
     match step {
         Step::Claim { from, to } => {
@@ -232,18 +232,18 @@ pub fn decide<'step, S: State>(state: &S, step: &'step Step) -> Result<Decision<
         }
         Step::Batch { fence, writes } => {
             if !state.fence()?.admits(fence) {
-                return Ok(Decision::Refuse(Shown::Nothing));
+                return Ok(Decision::Refuse(CurrentState::Nothing));
             }
             for write in writes.iter().filter(|write| write.only_if() != OnlyIf::Always) {
                 if !write.only_if().holds(state.version(write.id())?) {
-                    return Ok(Decision::Refuse(Shown::Nothing));
+                    return Ok(Decision::Refuse(CurrentState::Nothing));
                 }
             }
             Ok(Decision::Write(fence.after.next(), writes))
         }
         Step::Settle { value } => Ok(match state.setting()? {
             None => Decision::Store(value),
-            Some(stands) => Decision::Refuse(Shown::Setting(stands)),
+            Some(stands) => Decision::Refuse(CurrentState::Setting(stands)),
         }),
     }
 }
@@ -272,7 +272,7 @@ pub(crate) struct RecordColumns<'row> {
 
 #[allow(dead_code, reason = "see `Columns`")]
 impl<'row> RecordColumns<'row> {
-    pub(crate) fn of(entry: &'row Entry) -> Self {
+    pub(crate) fn new(entry: &'row Entry) -> Self {
         Self {
             incarnation: entry.version.incarnation.as_bytes(),
             write: entry.version.write,
@@ -290,7 +290,7 @@ pub(crate) struct DamagedSlot(String);
 
 #[allow(dead_code, reason = "see `Columns`")]
 impl DamagedSlot {
-    fn of(what: impl Display) -> Self {
+    fn new(what: impl Display) -> Self {
         Self(what.to_string())
     }
 }
@@ -299,16 +299,17 @@ impl DamagedSlot {
 impl Columns<'_> {
     /// The slot, without a proven age. What is damaged is an error, and never a vacancy (I5).
     pub(crate) fn slot(self) -> Result<Slot, DamagedSlot> {
-        let epoch = Epoch::new(self.epoch).map_err(DamagedSlot::of)?;
+        let epoch = Epoch::new(self.epoch).map_err(DamagedSlot::new)?;
         let Some(RecordColumns { incarnation, write, ttl_nanos, holder }) = self.record else {
             return Ok(Slot::Vacant(Vacant { last_epoch: Some(epoch) }));
         };
         let sixteen = incarnation.try_into();
-        let incarnation = sixteen.map_err(|_| DamagedSlot::of("an incarnation that has not 16 bytes"))?;
+        let incarnation = sixteen.map_err(|_| DamagedSlot::new("an incarnation that has not 16 bytes"))?;
         let entry = Entry {
-            holder: Holder::new(str::from_utf8(holder).map_err(DamagedSlot::of)?).map_err(DamagedSlot::of)?,
+            holder: Holder::new(str::from_utf8(holder).map_err(DamagedSlot::new)?)
+                .map_err(DamagedSlot::new)?,
             version: Version { incarnation: Incarnation::from_bytes(incarnation), write },
-            ttl: Ttl::new(Duration::from_nanos(ttl_nanos)).map_err(DamagedSlot::of)?,
+            ttl: Ttl::new(Duration::from_nanos(ttl_nanos)).map_err(DamagedSlot::new)?,
             epoch,
         };
         Ok(Slot::Held { entry, proven_age: None })
@@ -325,7 +326,7 @@ mod tests {
 
     struct Stands(Slot, Option<&'static [u8]>);
 
-    impl State for Stands {
+    impl PartitionState for Stands {
         type Error = Infallible;
 
         fn slot(&self) -> Result<Slot, Infallible> {
@@ -384,7 +385,7 @@ mod tests {
         ];
         for (step, applied, states_applied) in table {
             for (stands, applies) in states.iter().zip(states_applied.bytes()) {
-                let refused = Decision::Refuse(Shown::Slot(stands.clone()));
+                let refused = Decision::Refuse(CurrentState::Slot(stands.clone()));
                 let expected = if applies == b'x' { applied } else { &refused };
                 let Ok(decision) = decide(&Stands(stands.clone(), None), &step);
                 assert_eq!(&decision, expected, "{step:?} on {stands:?}");
@@ -426,7 +427,7 @@ mod tests {
             let step = Step::batch(&fence, &writes);
             let Ok(decision) = decide(&Stands(stands.clone(), None), &step);
             let written = Decision::Write(batch(8), &writes);
-            let expected = if is_written { written } else { Decision::Refuse(Shown::Nothing) };
+            let expected = if is_written { written } else { Decision::Refuse(CurrentState::Nothing) };
             assert_eq!(decision, expected, "{case}");
         }
     }
@@ -436,7 +437,7 @@ mod tests {
         let step = Step::settle(b"3");
         assert_eq!(decide(&Stands(vacant(None), None), &step), Ok(Decision::Store(b"3")));
         for stands in [b"3", b"5"] {
-            let refused = Decision::Refuse(Shown::Setting(stands.to_vec()));
+            let refused = Decision::Refuse(CurrentState::Setting(stands.to_vec()));
             assert_eq!(decide(&Stands(vacant(None), Some(stands)), &step), Ok(refused));
         }
     }
@@ -457,7 +458,7 @@ mod tests {
     #[test]
     fn columns_of_a_slot_are_decoded_or_damaged_and_never_a_vacancy() {
         let entry = entry(7, u64::MAX, Epoch::MAX);
-        let record = RecordColumns::of(&entry);
+        let record = RecordColumns::new(&entry);
         let slot = |epoch, record| Columns { epoch, record }.slot();
         assert_eq!(slot(Epoch::MAX, Some(record)), Ok(held(entry.clone())));
         assert_eq!(slot(5, None), Ok(vacant(Some(5))));

@@ -2,7 +2,7 @@
 
 use crate::{
     key::Partition,
-    step::{Done, Step},
+    step::{Step, StepOutcome},
 };
 use async_trait::async_trait;
 use ielections::{
@@ -71,7 +71,7 @@ pub trait SysVvmStorage: Debug + Send + Sync + 'static {
     ///
     /// # Cancel safety
     /// Dropped, the step may be applied, even later.
-    async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError>;
+    async fn commit(&self, at: Partition, step: Step) -> Result<StepOutcome, WriteError>;
 
     /// Reads a slot; linearizable.
     async fn read(&self, at: Partition) -> Result<Slot, ReadError>;
@@ -118,7 +118,7 @@ pub trait SysVvmStorage: Debug + Send + Sync + 'static {
     }
 
     /// Returns where the storage is and whether opening it created it, if the driver knows.
-    fn opened(&self) -> Option<Opened> {
+    fn opened(&self) -> Option<OpenedStorage> {
         None
     }
 
@@ -187,7 +187,7 @@ pub trait SysVvmHints: Send + Sync {
 /// Where an open storage is. Two candidates that print different locations do not share a storage.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub struct Opened {
+pub struct OpenedStorage {
     /// The absolute path of a file or folder, or the address of a server. Contains no secret.
     pub location: String,
     /// The file system of a file, if the driver knows it.
@@ -205,7 +205,7 @@ pub enum Provenance {
     Existing,
 }
 
-impl Opened {
+impl OpenedStorage {
     /// A storage at `location`.
     pub fn at(location: impl Into<String>, provenance: Provenance) -> Self {
         Self { location: location.into(), file_system: None, provenance }
@@ -219,7 +219,7 @@ impl Opened {
     }
 }
 
-impl fmt::Display for Opened {
+impl fmt::Display for OpenedStorage {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&self.location)?;
         if let Some(file_system) = &self.file_system {
@@ -252,7 +252,7 @@ pub struct Description {
 
 impl Description {
     /// A description of this database.
-    pub fn of(software: impl Into<String>) -> Self {
+    pub fn new(software: impl Into<String>) -> Self {
         Self { software: Some(software.into()), ..Self::default() }
     }
 

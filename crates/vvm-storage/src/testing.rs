@@ -22,14 +22,14 @@
 
 mod mock;
 
-pub use crate::{drivers::fail_over, requests::decodes as decodes_step_down};
+pub use crate::{drivers::fail_over, operator_requests::decodes as decodes_step_down};
 pub use mock::MockSysVvmStorage;
 
 use crate::{
     drivers::mem::MemDatabase,
     key::{ClusterName, ElectionKey, Partition, SlotNumber},
-    step::{Columns, Done, RecordColumns, Shown, Step},
-    sysvvm::{Description, MOST_LISTED, Opened, SysVvmStorage},
+    step::{Columns, CurrentState, RecordColumns, Step, StepOutcome},
+    sysvvm::{Description, MOST_LISTED, OpenedStorage, SysVvmStorage},
 };
 use async_trait::async_trait;
 use ielections::{
@@ -68,7 +68,7 @@ pub trait Layer: Debug + Send + Sync + 'static {
     }
 
     /// See [`SysVvmStorage::commit`].
-    async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError> {
+    async fn commit(&self, at: Partition, step: Step) -> Result<StepOutcome, WriteError> {
         self.beneath().commit(at, step).await
     }
 
@@ -102,7 +102,7 @@ impl<L: Layer> SysVvmStorage for Layered<L> {
         self.0.limits()
     }
 
-    async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError> {
+    async fn commit(&self, at: Partition, step: Step) -> Result<StepOutcome, WriteError> {
         self.0.commit(at, step).await
     }
 
@@ -141,7 +141,7 @@ impl<L: Layer> SysVvmStorage for Layered<L> {
         self.0.beneath().scan_documents(at, scan).await
     }
 
-    fn opened(&self) -> Option<Opened> {
+    fn opened(&self) -> Option<OpenedStorage> {
         self.0.beneath().opened()
     }
 
@@ -240,7 +240,7 @@ impl Layer for FaultyStorage {
         &*self.storage
     }
 
-    async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError> {
+    async fn commit(&self, at: Partition, step: Step) -> Result<StepOutcome, WriteError> {
         let outage = *lock(&self.outage);
         match outage {
             None => {}
@@ -322,7 +322,7 @@ pub async fn compare_steps(
         let about = format!("seed {seed}, step {number} on {at}: {step:?}");
         let expected = outcome(&step, memory.commit(at.clone(), step.clone()).await);
         assert_eq!(outcome(&step, driver.commit(at.clone(), step.clone()).await), expected, "{about}");
-        if expected == Done::Applied {
+        if expected == StepOutcome::Applied {
             seen[slot].note(&step);
         }
         compare_states(&*driver, &*memory, &slots, &setting, &about).await;
@@ -331,10 +331,12 @@ pub async fn compare_steps(
 }
 
 /// The outcome without ages. A driver may not know which call stored a setting.
-fn outcome(step: &Step, done: Result<Done, WriteError>) -> Done {
+fn outcome(step: &Step, done: Result<StepOutcome, WriteError>) -> StepOutcome {
     match (step, done.unwrap()) {
-        (Step::Settle { value }, Done::Refused(Shown::Setting(stands))) if stands == *value => Done::Applied,
-        (_, Done::Refused(Shown::Slot(slot))) => Done::Refused(without_age(slot).into()),
+        (Step::Settle { value }, StepOutcome::Refused(CurrentState::Setting(stands))) if stands == *value => {
+            StepOutcome::Applied
+        }
+        (_, StepOutcome::Refused(CurrentState::Slot(slot))) => StepOutcome::Refused(without_age(slot).into()),
         (_, done) => done,
     }
 }

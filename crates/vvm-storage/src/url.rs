@@ -84,7 +84,7 @@ const fn kind(
     Scheme { name, form, feature, is_here, credentials }
 }
 
-struct Place<'url> {
+struct StorageFile<'url> {
     scheme: &'static Scheme,
     /// After `sqlite:` and `sled:`; empty for others.
     path: &'url str,
@@ -94,7 +94,7 @@ struct Place<'url> {
     for_group: bool,
 }
 
-impl Place<'_> {
+impl StorageFile<'_> {
     fn is_server(&self) -> bool {
         !matches!(self.scheme.feature, "mem" | "sled" | "sqlite")
     }
@@ -364,7 +364,7 @@ impl fmt::Display for Available {
     }
 }
 
-fn parse(url: &str) -> Result<Place<'_>, OpenError> {
+fn parse(url: &str) -> Result<StorageFile<'_>, OpenError> {
     let Some((name, rest)) = opening::split(url) else {
         let shown = StorageUrl::from(url).to_string();
         let meant = std::path::absolute(&shown).unwrap_or_else(|_| shown.as_str().into());
@@ -381,7 +381,7 @@ fn parse(url: &str) -> Result<Place<'_>, OpenError> {
     let Some(scheme) = SCHEMES.iter().find(|scheme| scheme.name == known) else {
         return Err(OpenError::misuse(format!("there is no storage `{name}:`: {Available}")));
     };
-    let mut place = Place { scheme, path: "", allows_overlay: false, for_group: false };
+    let mut place = StorageFile { scheme, path: "", allows_overlay: false, for_group: false };
     let parsed = match scheme.feature {
         "mem" if !rest.is_empty() => Err("memory has no name: write `mem:`".into()),
         "sled" => place.parse_folder(rest),
@@ -400,7 +400,7 @@ fn without_slashes(place: &str) -> Option<&str> {
     }
 }
 
-impl<'url> Place<'url> {
+impl<'url> StorageFile<'url> {
     fn parse_folder(&mut self, rest: &'url str) -> Result<(), String> {
         self.path = without_slashes(rest).ok_or("a path has no host: write `sled:/var/lib/vvm/elections`")?;
         match self.path {

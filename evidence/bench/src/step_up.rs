@@ -10,7 +10,7 @@ use crate::{
 use async_trait::async_trait;
 use clap::Args;
 use ielections::{DocumentId, DocumentWrite, OnlyIf, Standing, TokioSpawn, Ttl, documents::NotAnId};
-use primary_only::{BoxError, Interrupted, RegistryBuilder, RegistryConfig, RunContext, Service, Task};
+use primary_only::{BoxError, RegistryBuilder, RegistryConfig, RunContext, Service, Task, TermInterrupted};
 use serde::{Deserialize, Serialize};
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use tokio::sync::Semaphore;
@@ -137,6 +137,6 @@ impl Task for Job {
     async fn run(&self, cx: RunContext<Progress>) -> Result<(), BoxError> {
         self.0.add_permits(1);
         cx.stop.cancelled().await;
-        Err(Interrupted.into())
+        Err(TermInterrupted.into())
     }
 }

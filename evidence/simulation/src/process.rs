@@ -21,7 +21,7 @@ use std::{
 use testing_time::MockClock;
 use tokio::sync::Notify;
 use vvm_clock::{Clock as _, Instant, WallClock};
-use vvm_host::{Ended, Host, HostSettings, Next};
+use vvm_host::{Host, HostOutcome, HostSettings, Next};
 use vvm_orch::{Problem, Service};
 use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber};
 
@@ -141,7 +141,7 @@ async fn run_host(started: &Started, campaigns_again: bool) {
     };
     let services = || vec![Box::new(Worker::of(started)) as Box<dyn Service<_>>];
     let runs = host.run_then(services, |ended| {
-        let Ended::Problem(problem) = ended else { return Next::Stop };
+        let HostOutcome::Problem(problem) = ended else { return Next::Stop };
         world.note(format_args!("{process} has a problem: {problem:?}"));
         world.count(|counts| counts.problems += 1);
         if let Problem::Lost(Loss::Stolen { by }) = problem {

@@ -17,7 +17,8 @@ use std::{fmt, sync::Arc, time::Duration};
 use tokio::sync::oneshot;
 use vvm_clock::{Clock, Instant};
 use vvm_storage::{
-    Done, KEY_PREFIX_PAUSE, KEY_PREFIX_VVM_LEADER, Partition, Shown, Step, SysVvmHints, SysVvmStorage,
+    CurrentState, KEY_PREFIX_PAUSE, KEY_PREFIX_VVM_LEADER, Partition, Step, StepOutcome, SysVvmHints,
+    SysVvmStorage,
 };
 
 /// How often a process is hinted at a change.
@@ -84,12 +85,12 @@ impl RemoteStorage {
         }
     }
 
-    async fn settle(&self, at: &Partition, value: Vec<u8>) -> Result<Done, WriteError> {
+    async fn settle(&self, at: &Partition, value: Vec<u8>) -> Result<StepOutcome, WriteError> {
         let (at, wanted) = (at.clone(), value.clone());
         let settled = self.ask(move |world| world.look(|records, _| records.settle(at.as_bytes(), &value)));
         match settled.await {
-            Ok(stands) if stands == wanted => Ok(Done::Applied),
-            Ok(stands) => Ok(Done::Refused(Shown::Setting(stands))),
+            Ok(stands) if stands == wanted => Ok(StepOutcome::Applied),
+            Ok(stands) => Ok(StepOutcome::Refused(CurrentState::Setting(stands))),
             Err(_) => Err(WriteError::Unknown(Simulated("simulated ambiguity").into())),
         }
     }
@@ -196,7 +197,7 @@ impl SysVvmStorage for RemoteStorage {
         }
     }
 
-    async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError> {
+    async fn commit(&self, at: Partition, step: Step) -> Result<StepOutcome, WriteError> {
         let key = key(&at);
         let write = match step {
             Step::Claim { from: Slot::Vacant(vacant), to } => Write::Insert(key, vacant, to),
@@ -207,7 +208,9 @@ impl SysVvmStorage for RemoteStorage {
             Step::Release { incarnation, epoch } => Write::Delete(key, incarnation, epoch),
             Step::Batch { fence, writes } => {
                 let outcome = self.write(Write::Batch(key, fence, writes.into())).await?;
-                return Ok(outcome.map_or(Done::Applied, |_| Done::Refused(Shown::Nothing)));
+                return Ok(
+                    outcome.map_or(StepOutcome::Applied, |_| StepOutcome::Refused(CurrentState::Nothing))
+                );
             }
             Step::Settle { value } => return self.settle(&at, value).await,
         };

@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
-use vvm_host::{Ended, Host, HostError, HostSettings, Problem, Services, clock::Clock, service_fn};
+use vvm_host::{Host, HostError, HostOutcome, HostSettings, Problem, Services, clock::Clock, service_fn};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -25,10 +25,10 @@ fn services(
     }
 }
 
-fn explain(ended: &Ended) -> String {
+fn explain(ended: &HostOutcome) -> String {
     match ended {
-        Ended::Stopped => "stopped on request; the record is released".into(),
-        Ended::Problem(Problem::Lost(loss)) => format!("another process may lead now: {loss}"),
+        HostOutcome::Stopped => "stopped on request; the record is released".into(),
+        HostOutcome::Problem(Problem::Lost(loss)) => format!("another process may lead now: {loss}"),
         other => other.to_string(),
     }
 }
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
     use vvm_host::testing::{
-        Done, MemDatabase, MockClock, MockSysVvmStorage, Step, WriteError, env, in_mock_time,
+        MemDatabase, MockClock, MockSysVvmStorage, Step, StepOutcome, WriteError, env, in_mock_time,
     };
 
     fn settings() -> HostSettings {
@@ -80,7 +80,7 @@ mod tests {
         let mut storage = MockSysVvmStorage::vacant();
         storage.expect_commit().returning(|_, step| match step {
             Step::Renew { .. } => Err(WriteError::NotApplied("the disk is full".into())),
-            _ => Ok(Done::Applied),
+            _ => Ok(StepOutcome::Applied),
         });
         let clock = MockClock::new();
         in_mock_time(&clock, async {

@@ -26,7 +26,7 @@ use tokio::{
 };
 use vvm_storage::{
     Partition,
-    cells::{Cell, CellLimits, CellStorage, CellWrite, Expected, Tag},
+    cells::{Cell, CellCondition, CellLimits, CellStorage, CellWrite, Tag},
 };
 
 /// A handle on a folder of cells.
@@ -81,11 +81,12 @@ impl CellStorage for FilesStorage {
         &self,
         key: &Partition,
         value: bytes::Bytes,
-        expected: Expected,
+        expected: CellCondition,
     ) -> Result<CellWrite, WriteError> {
         let key = key.clone();
         let write = move |files: &Locked<'_>| {
-            let stands = files.content(&key)?.map_or(Expected::Absent, |stands| Expected::Tag(tag(&stands)));
+            let stands =
+                files.content(&key)?.map_or(CellCondition::Absent, |stands| CellCondition::Tag(tag(&stands)));
             if stands != expected {
                 return Ok(CellWrite::Refused);
             }

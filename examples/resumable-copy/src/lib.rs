@@ -14,7 +14,7 @@
 pub mod step;
 
 use async_trait::async_trait;
-use primary_only::{BoxError, Interrupted, RunContext, Service, Task};
+use primary_only::{BoxError, RunContext, Service, Task, TermInterrupted};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::{
@@ -91,12 +91,12 @@ impl Task for Copy {
         }
         while !cx.state.doc().is_done(&plan) {
             if cx.stop.is_cancelled() {
-                return Err(Interrupted.into());
+                return Err(TermInterrupted.into());
             }
             let next = tokio::task::block_in_place(|| step(&plan, cx.state.doc(), self.piece))?;
             cx.state.update(next.clone()).await?;
             self.show(next);
-            cx.stop.run_until_cancelled(self.clock.sleep(self.pause)).await.ok_or(Interrupted)?;
+            cx.stop.run_until_cancelled(self.clock.sleep(self.pause)).await.ok_or(TermInterrupted)?;
         }
         Ok(())
     }

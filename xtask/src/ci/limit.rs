@@ -17,7 +17,7 @@ use std::{
     },
     time::Duration,
 };
-use vvm_clock::{Span, SystemClock};
+use vvm_clock::{DisplayDuration, SystemClock};
 
 /// Several times what the longest step takes on 2 cores, and the build of all dependencies with it.
 pub(crate) const STEP: Duration = Duration::from_secs(45 * 60);
@@ -100,7 +100,7 @@ pub(crate) fn watch(
         read(&mut last)?;
         let silent = SystemClock::read().since(last);
         if silent > silence {
-            Err(hangs(format!("killed after {} without a result", Span(silent))))
+            Err(hangs(format!("killed after {} without a result", DisplayDuration(silent))))
         } else {
             Ok(())
         }
@@ -118,7 +118,11 @@ fn within(limit: Duration) -> impl FnMut() -> io::Result<()> {
     let start = SystemClock::read();
     move || {
         let took = SystemClock::read().since(start);
-        if took > limit { Err(hangs(format!("killed after {}: it hangs", Span(took)))) } else { Ok(()) }
+        if took > limit {
+            Err(hangs(format!("killed after {}: it hangs", DisplayDuration(took))))
+        } else {
+            Ok(())
+        }
     }
 }
 

@@ -4,11 +4,11 @@
 //! The supervisor reaps this child and no other, so that no library loses the status of its child.
 
 use crate::{
-    event::{Event, OnEvent},
+    event::{OnEvent, SupervisionEvent},
     launch::{HelperError, HelperLines},
-    link::{Link, Readable, Received},
+    link::{Link, LinkMessage, ReadableLink},
     messages::{FromKeeper, Helper, ToKeeper},
-    processes::Ended,
+    processes::ProcessEnd,
     refusal::NamespaceRefusal,
     rules,
     signals::ForwardedSignal,
@@ -36,7 +36,7 @@ use vvm_clock::{Clock, Instant};
 /// guardian kills those processes (I6).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the keeper of the command {0}, so that processes of it may still run")]
-pub struct Unproven(pub Ended);
+pub struct UnprovenKeeperEnd(pub ProcessEnd);
 
 #[derive(Debug)]
 pub(crate) struct KeeperHandle {
@@ -51,7 +51,7 @@ pub(crate) struct KeeperHandle {
     state: KeeperState,
     /// The names of processes that the command left behind, if they are reported.
     left_over: Option<Vec<String>>,
-    gone: Option<Ended>,
+    gone: Option<ProcessEnd>,
 }
 
 #[derive(Clone, Copy, Default, Debug)]
@@ -59,7 +59,7 @@ struct KeeperState {
     /// Whether processes may run, or have run.
     ready: bool,
     executed: Option<Result<(), NotRunning>>,
-    ended: Option<Ended>,
+    ended: Option<ProcessEnd>,
     kills: bool,
     nothing_left: bool,
 }
@@ -72,7 +72,7 @@ pub(crate) enum NotRunning {
 }
 
 impl KeeperHandle {
-    pub(crate) fn of(
+    pub(crate) fn new(
         process: Arc<dyn KeeperProcess>,
         helpers: Arc<Helpers>,
         on_event: OnEvent,
@@ -115,7 +115,8 @@ impl KeeperHandle {
             // A keeper that has ended has no command any more.
             Ok(()) | Err(Errno::PIPE) => {}
             Err(refusal) => {
-                self.on_event.report(Event::NotPassedOn { signal: passed.signal, cause: refusal.into() });
+                self.on_event
+                    .report(SupervisionEvent::NotPassedOn { signal: passed.signal, cause: refusal.into() });
             }
         }
     }
@@ -144,7 +145,7 @@ impl KeeperHandle {
         self.process.kill();
     }
 
-    pub(crate) fn command_ended(&self) -> Option<Ended> {
+    pub(crate) fn command_ended(&self) -> Option<ProcessEnd> {
         let with_keeper = self.gone.filter(|_| self.state.ready && self.state.nothing_left);
         self.state.ended.or(with_keeper)
     }
@@ -157,9 +158,9 @@ impl KeeperHandle {
 
     /// Returns, once the keeper has ended, whether no process is left (I6): the keeper has said so, or has
     /// started nothing.
-    pub(crate) fn proof(&self) -> Option<Result<(), Unproven>> {
+    pub(crate) fn proof(&self) -> Option<Result<(), UnprovenKeeperEnd>> {
         let proven = rules::is_proven(self.state.ready, self.state.nothing_left);
-        self.gone.map(|ended| if proven { Ok(()) } else { Err(Unproven(ended)) })
+        self.gone.map(|ended| if proven { Ok(()) } else { Err(UnprovenKeeperEnd(ended)) })
     }
 
     /// Waits for a message or the keeper's end, and forwards the deadline meanwhile.
@@ -185,10 +186,10 @@ impl KeeperHandle {
         }
     }
 
-    fn note(&mut self, received: Received<FromKeeper>) {
+    fn note(&mut self, received: LinkMessage<FromKeeper>) {
         let message = match received {
-            Received::Message(message, _) => message,
-            Received::End => {
+            LinkMessage::Message(message, _) => message,
+            LinkMessage::End => {
                 self.link_open = false;
                 return;
             }
@@ -207,10 +208,10 @@ impl KeeperHandle {
                 self.helpers.has_ended(helper, Err(refusal));
             }
             FromKeeper::NotPassedOn(signal, errno) => {
-                self.on_event.report(Event::NotPassedOn { signal, cause: errno.into() });
+                self.on_event.report(SupervisionEvent::NotPassedOn { signal, cause: errno.into() });
             }
             FromKeeper::OutOfReach(processes) => {
-                self.on_event.report(Event::OutOfReach(processes.into_iter().flatten().collect()));
+                self.on_event.report(SupervisionEvent::OutOfReach(processes.into_iter().flatten().collect()));
             }
             FromKeeper::LeftOver { total, is_last, name } => {
                 if let Some(names) = &mut self.left_over {
@@ -218,7 +219,7 @@ impl KeeperHandle {
                     names.push(String::from_utf8_lossy(name).into_owned());
                     if is_last {
                         let names = std::mem::take(names);
-                        self.on_event.report(Event::LeftOver { total, names });
+                        self.on_event.report(SupervisionEvent::LeftOver { total, names });
                     }
                 }
             }
@@ -237,37 +238,37 @@ pub(crate) type Waiting<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub(crate) trait KeeperProcess: fmt::Debug + Send + Sync {
     fn send(&self, order: &ToKeeper) -> Result<(), Errno>;
 
-    fn receive(&self) -> Option<Received<FromKeeper>>;
+    fn receive(&self) -> Option<LinkMessage<FromKeeper>>;
 
-    fn received(&self) -> Waiting<'_, io::Result<Received<FromKeeper>>>;
+    fn received(&self) -> Waiting<'_, io::Result<LinkMessage<FromKeeper>>>;
 
     fn continues(&self);
 
     /// Kills the keeper itself. It may have ended already.
     fn kill(&self);
 
-    fn ended(&self) -> Waiting<'_, Ended>;
+    fn ended(&self) -> Waiting<'_, ProcessEnd>;
 }
 
 #[derive(Debug)]
 pub(crate) struct ChildKeeper {
     child: Mutex<Child>,
     process: Arc<OwnedFd>,
-    ends: Readable,
+    ends: ReadableLink,
     link: Link<ToKeeper, FromKeeper>,
-    readable: Readable,
+    readable: ReadableLink,
 }
 
 impl ChildKeeper {
     /// Returns the keeper `child`, to which nothing was sent yet.
     /// Fails if the process is out of descriptors. The keeper has ended then, and is reaped.
-    pub(crate) fn of(
+    pub(crate) fn new(
         mut child: Child,
         link: Link<ToKeeper, FromKeeper>,
-        readable: Readable,
+        readable: ReadableLink,
     ) -> io::Result<Self> {
         let opened = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).map_err(io::Error::from);
-        match opened.and_then(|process| Ok((Readable::of(&process)?, Arc::new(process)))) {
+        match opened.and_then(|process| Ok((ReadableLink::new(&process)?, Arc::new(process)))) {
             Ok((ends, process)) => Ok(Self { child: Mutex::new(child), process, ends, link, readable }),
             Err(refusal) => {
                 // It has started nothing, and may be gone already.
@@ -298,11 +299,11 @@ impl KeeperProcess for ChildKeeper {
         self.link.send(order)
     }
 
-    fn receive(&self) -> Option<Received<FromKeeper>> {
+    fn receive(&self) -> Option<LinkMessage<FromKeeper>> {
         self.link.receive()
     }
 
-    fn received(&self) -> Waiting<'_, io::Result<Received<FromKeeper>>> {
+    fn received(&self) -> Waiting<'_, io::Result<LinkMessage<FromKeeper>>> {
         Box::pin(self.readable.find(|| self.link.receive()))
     }
 
@@ -314,7 +315,7 @@ impl KeeperProcess for ChildKeeper {
         let _ = self.with_child(Child::kill);
     }
 
-    fn ended(&self) -> Waiting<'_, Ended> {
+    fn ended(&self) -> Waiting<'_, ProcessEnd> {
         Box::pin(async {
             let reap = || self.with_child(|child| child.try_wait().transpose());
             ended(self.ends.find(reap).await.flatten().ok())
@@ -323,11 +324,11 @@ impl KeeperProcess for ChildKeeper {
 }
 
 /// Returns how the keeper ended. Without a status, because other code has reaped it, that is a failure.
-fn ended(status: Option<ExitStatus>) -> Ended {
-    let Some(status) = status else { return Ended::Exited(u8::MAX) };
+fn ended(status: Option<ExitStatus>) -> ProcessEnd {
+    let Some(status) = status else { return ProcessEnd::Exited(u8::MAX) };
     match status.signal() {
-        Some(signal) => Ended::Signalled(signal),
-        None => Ended::Exited(status.code().and_then(|code| code.try_into().ok()).unwrap_or(u8::MAX)),
+        Some(signal) => ProcessEnd::Signalled(signal),
+        None => ProcessEnd::Exited(status.code().and_then(|code| code.try_into().ok()).unwrap_or(u8::MAX)),
     }
 }
 
@@ -336,19 +337,19 @@ pub struct Helpers {
     lines: HelperLines,
     keeper: Arc<dyn KeeperProcess>,
     on_event: OnEvent,
-    states: [watch::Sender<State>; 2],
+    states: [watch::Sender<KeeperProgress>; 2],
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
+enum KeeperProgress {
     Idle,
     Running,
-    Ended(Result<Ended, HelperError>),
+    Ended(Result<ProcessEnd, HelperError>),
 }
 
 impl Helpers {
     pub(crate) fn new(lines: HelperLines, keeper: Arc<dyn KeeperProcess>, on_event: OnEvent) -> Arc<Self> {
-        let states = [watch::Sender::new(State::Idle), watch::Sender::new(State::Idle)];
+        let states = [watch::Sender::new(KeeperProgress::Idle), watch::Sender::new(KeeperProgress::Idle)];
         Arc::new(Self { lines, keeper, on_event, states })
     }
 
@@ -367,21 +368,21 @@ impl Helpers {
         helper: Helper,
         clock: &Arc<dyn Clock>,
         limit: Instant,
-    ) -> Result<Ended, HelperError> {
+    ) -> Result<ProcessEnd, HelperError> {
         let state = self.state(helper);
         let running = async {
             let mut states = state.subscribe();
             // The sender lives as long as `self`.
-            let _ = states.wait_for(|state| *state != State::Running).await;
+            let _ = states.wait_for(|state| *state != KeeperProgress::Running).await;
             let _killed = KilledWhenDropped { helpers: self, helper };
             // Before the message, because another thread may receive the answer.
-            state.send_replace(State::Running);
+            state.send_replace(KeeperProgress::Running);
             if let Err(errno) = self.keeper.send(&ToKeeper::Helper(helper)) {
                 let refusal = HelperError::System(errno);
-                state.send_replace(State::Ended(Err(refusal)));
+                state.send_replace(KeeperProgress::Ended(Err(refusal)));
             }
             loop {
-                if let State::Ended(ended) = *states.borrow_and_update() {
+                if let KeeperProgress::Ended(ended) = *states.borrow_and_update() {
                     return ended;
                 }
                 let _ = states.changed().await;
@@ -394,11 +395,11 @@ impl Helpers {
         }
     }
 
-    pub(crate) fn has_ended(&self, helper: Helper, ended: Result<Ended, HelperError>) {
-        self.state(helper).send_replace(State::Ended(ended));
+    pub(crate) fn has_ended(&self, helper: Helper, ended: Result<ProcessEnd, HelperError>) {
+        self.state(helper).send_replace(KeeperProgress::Ended(ended));
     }
 
-    fn state(&self, helper: Helper) -> &watch::Sender<State> {
+    fn state(&self, helper: Helper) -> &watch::Sender<KeeperProgress> {
         match helper {
             Helper::PreStop => &self.states[0],
             Helper::Check => &self.states[1],
@@ -413,12 +414,12 @@ struct KilledWhenDropped<'a> {
 
 impl Drop for KilledWhenDropped<'_> {
     fn drop(&mut self) {
-        if *self.helpers.state(self.helper).borrow() == State::Running
+        if *self.helpers.state(self.helper).borrow() == KeeperProgress::Running
             && let Err(refusal) = self.helpers.keeper.send(&ToKeeper::KillHelper(self.helper))
             // A keeper that has ended has no helper any more.
             && refusal != Errno::PIPE
         {
-            self.helpers.on_event.report(Event::HelperNotKilled(refusal.into()));
+            self.helpers.on_event.report(SupervisionEvent::HelperNotKilled(refusal.into()));
         }
     }
 }

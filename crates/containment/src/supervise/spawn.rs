@@ -6,7 +6,7 @@ use crate::{
     event::OnEvent,
     keeper,
     launch::{self, HelperLines},
-    link::{self, Readable},
+    link::{self, ReadableLink},
     messages::{FromKeeper, ToKeeper},
     namespace::OUTSIDE_STAGE,
     refusal::{NamespaceRefusal, NotExecuted},
@@ -67,12 +67,12 @@ pub enum SpawnError {
 }
 
 impl SpawnError {
-    pub(crate) fn of(command: &OsString, refusal: NotRunning) -> Self {
+    pub(crate) fn new(command: &OsString, refusal: NotRunning) -> Self {
         match refusal {
             NotRunning::System(errno) => Self::System(errno.into()),
             NotRunning::Namespace(refusal) => Self::Containment(refusal),
             NotRunning::NotExecuted(errno) => {
-                Self::NotExecuted(NotExecuted::of(command.clone(), errno.into()))
+                Self::NotExecuted(NotExecuted::new(command.clone(), errno.into()))
             }
         }
     }
@@ -102,7 +102,7 @@ pub fn start<Input: AsFd, Guardian: AsFd>(
 
 fn begin<Input: AsFd, Guardian: AsFd>(order: &CommandSpec<'_, Input, Guardian>) -> io::Result<Starting> {
     let (link, far) = link::pair::<ToKeeper, FromKeeper>()?;
-    let readable = Readable::of(&link)?;
+    let readable = ReadableLink::new(&link)?;
     let inherits_group = order.containment.level() == Level::PidNamespace;
     let stage = if inherits_group { OUTSIDE_STAGE } else { keeper::STAGE };
     let mut process = launch::command(stage, launch::behind_dashes(order.command), far);
@@ -118,7 +118,7 @@ fn begin<Input: AsFd, Guardian: AsFd>(order: &CommandSpec<'_, Input, Guardian>) 
     let mut deadline = order.deadline.clone();
     let at_first = *deadline.borrow_and_update();
     let on_event = order.on_event.clone();
-    let keeper = Arc::new(ChildKeeper::of(child, link, readable)?);
+    let keeper = Arc::new(ChildKeeper::new(child, link, readable)?);
     let helpers = Helpers::new(order.helpers.clone(), Arc::clone(&keeper) as _, on_event.clone());
     // Before it may start anything (`supervisor::GuardianWatch`).
     order.containment.remember_keeper(keeper.process());
@@ -130,7 +130,7 @@ fn begin<Input: AsFd, Guardian: AsFd>(order: &CommandSpec<'_, Input, Guardian>) 
         before_the_deadline: order.killing / KEEPER_SHARE,
     };
     keeper.begin(&begin, &descriptors);
-    let keeper = KeeperHandle::of(keeper, Arc::clone(&helpers), on_event.clone(), deadline);
+    let keeper = KeeperHandle::new(keeper, Arc::clone(&helpers), on_event.clone(), deadline);
     let command = order.command.first().cloned().unwrap_or_default();
     Ok(Starting { keeper, helpers, on_event, command, process })
 }

@@ -20,7 +20,7 @@ impl Bench {
         Self { clock, trigger, deadman }
     }
 
-    fn arm(&self, millis: u64, epoch: u64) -> Armed {
+    fn arm(&self, millis: u64, epoch: u64) -> ArmedDeadline {
         self.deadman.arm(subject(epoch), at(millis)).unwrap()
     }
 
@@ -87,7 +87,7 @@ fn trigger_has_the_current_subject_for_an_unchanged_instant() {
 fn ended_and_tightened_deadlines_leave_few_outdated_places() {
     const MANY: u64 = 1_000;
     let bench = Bench::new();
-    let mut lasting: Vec<Armed> = (0..10).map(|n| bench.arm(10 * MANY + n, n)).collect();
+    let mut lasting: Vec<ArmedDeadline> = (0..10).map(|n| bench.arm(10 * MANY + n, n)).collect();
     bench.deadman.confirm([(&lasting[8], at(30 * MANY))]);
     for n in 0..MANY {
         // None of them is ever the earliest, so that only `prune` removes them.
@@ -114,7 +114,7 @@ fn ended_and_tightened_deadlines_leave_few_outdated_places() {
 #[test]
 fn few_outdated_places_stay_until_they_are_the_first() {
     let bench = Bench::new();
-    let armed: Vec<Armed> = (0..100).map(|n| bench.arm(1_000 + n, n)).collect();
+    let armed: Vec<ArmedDeadline> = (0..100).map(|n| bench.arm(1_000 + n, n)).collect();
     bench.deadman.confirm(armed.iter().skip(1).map(|armed| (armed, at(3_000))));
     assert_eq!(bench.deadman.lock().order.len(), 199);
 }
@@ -146,7 +146,7 @@ struct ModelDeadline {
     at: u64,
     epoch: u64,
     is_final: bool,
-    armed: Armed,
+    armed: ArmedDeadline,
 }
 
 #[derive(Default)]
@@ -261,9 +261,9 @@ proptest! {
 
 #[test]
 fn places_in_ascending_order_need_no_heap() {
-    let mut order = Order::default();
+    let mut order = DeadlineOrder::default();
     for nanos in 0..1_000 {
-        order.insert(Place { at: Instant::from_nanos(nanos), generation: 0, id: 0 });
+        order.insert(DeadlineEntry { at: Instant::from_nanos(nanos), generation: 0, id: 0 });
     }
     assert!(order.others.is_empty());
 }

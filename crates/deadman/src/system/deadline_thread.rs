@@ -11,22 +11,22 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle},
 };
-use vvm_clock::{Alarm, Instant, Span, SystemClock};
+use vvm_clock::{Alarm, DisplayDuration, Instant, SystemClock};
 
 #[derive(Debug)]
 pub(super) struct DeadlineThread {
-    shared: Arc<Shared>,
+    shared: Arc<ThreadState>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct ThreadState {
     alarm: Alarm,
-    state: Mutex<State>,
+    state: Mutex<AlarmState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct AlarmState {
     deadline: Option<(Instant, Subject)>,
     /// When the alarm goes off. Never later than the deadline.
     alarm_at: Option<Instant>,
@@ -40,7 +40,7 @@ impl DeadlineThread {
     /// # Errors
     /// Fails if the process is out of threads or file descriptors.
     pub(super) fn start(name: &str, act: impl Fn(Instant, &Subject) + Send + 'static) -> io::Result<Self> {
-        let shared = Arc::new(Shared { alarm: Alarm::new()?, state: Mutex::default() });
+        let shared = Arc::new(ThreadState { alarm: Alarm::new()?, state: Mutex::default() });
         let thread = thread::Builder::new().name(name.into()).spawn({
             let shared = Arc::clone(&shared);
             move || {
@@ -74,7 +74,7 @@ impl DeadlineThread {
     }
 }
 
-impl Shared {
+impl ThreadState {
     fn wait_and_act(&self, act: impl Fn(Instant, &Subject)) {
         loop {
             self.alarm.wait();
@@ -96,7 +96,7 @@ impl Shared {
     }
 
     /// Ignores poison, because every step leaves the state consistent.
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, AlarmState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -140,8 +140,8 @@ fn block_all_signals() {
 /// A thread that hangs may hold the lock of the allocator, a logger or the library's standard error. So the
 /// message is made on the stack, and written with one system call. If that blocks, the second layer acts.
 pub(super) fn write_last_words(deadline: Instant, subject: &Subject) {
-    let mut line = Line::default();
-    let late = Span(SystemClock::read().since(deadline));
+    let mut line = MessageBuffer::default();
+    let late = DisplayDuration(SystemClock::read().since(deadline));
     // A line that is too long is truncated.
     let _ = write!(
         line,
@@ -158,12 +158,12 @@ pub(super) fn write_last_words(deadline: Instant, subject: &Subject) {
 
 /// A line of limited length, far below the limit of an atomic write to a pipe (4,096 bytes on Linux), so that
 /// processes with one standard error don't mix their messages.
-struct Line {
+struct MessageBuffer {
     bytes: [u8; Self::LIMIT],
     length: usize,
 }
 
-impl Line {
+impl MessageBuffer {
     const LIMIT: usize = 1024;
 
     fn ended(&mut self) -> &[u8] {
@@ -172,13 +172,13 @@ impl Line {
     }
 }
 
-impl Default for Line {
+impl Default for MessageBuffer {
     fn default() -> Self {
         Self { bytes: [0; Self::LIMIT], length: 0 }
     }
 }
 
-impl Write for Line {
+impl Write for MessageBuffer {
     /// Appends the part that fits, and leaves a byte for the end of the line.
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = Self::LIMIT - 1 - self.length;
@@ -279,13 +279,13 @@ mod tests {
 
     #[test]
     fn long_line_is_truncated_between_characters() {
-        let mut line = Line::default();
+        let mut line = MessageBuffer::default();
         line.write_str("a").unwrap();
-        for _ in 0..Line::LIMIT {
+        for _ in 0..MessageBuffer::LIMIT {
             line.write_str("é").unwrap();
         }
         let text = std::str::from_utf8(line.ended()).unwrap();
-        assert_eq!(text.len(), Line::LIMIT);
+        assert_eq!(text.len(), MessageBuffer::LIMIT);
         assert!(text.ends_with("é\n"));
     }
 }

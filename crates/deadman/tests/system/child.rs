@@ -8,7 +8,7 @@
 use rustix::process::{Resource, Rlimit, setrlimit};
 use std::{error::Error, fs, hint, thread, time::Duration};
 use vvm_clock::{Alarm, Instant, SystemClock};
-use vvm_deadman::{Armed, Deadman, KernelTimer, Subject};
+use vvm_deadman::{ArmedDeadline, Deadman, KernelTimer, Subject};
 
 /// Long enough for the parent's action between the message and the deadline.
 const SOON: Duration = Duration::from_millis(250);
@@ -117,7 +117,7 @@ fn threads() -> Result<usize, Box<dyn Error>> {
     Ok(count)
 }
 
-fn arm_in(deadman: &Deadman, span: Duration) -> Result<(Instant, Armed), Box<dyn Error>> {
+fn arm_in(deadman: &Deadman, span: Duration) -> Result<(Instant, ArmedDeadline), Box<dyn Error>> {
     let at = deadman.now().after(span);
     let subject = Subject { key: "payroll\n1".into(), holder: "here".into(), epoch: 1 };
     Ok((at, deadman.arm(subject, at)?))

@@ -17,7 +17,7 @@ use futures_util::{
     FutureExt,
     stream::{self, StreamExt, TryStreamExt},
 };
-use queue::{Answer, Pace, Step, WriteQueue};
+use queue::{Pace, QueueStep, WriteQueue, WriteResult};
 use std::{
     collections::HashMap,
     pin::pin,
@@ -58,7 +58,7 @@ impl DocumentWriter {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) async fn write(&self, slot: LedSlot<'_>, batch: Vec<DocumentWrite>) -> Answer {
+    pub(super) async fn write(&self, slot: LedSlot<'_>, batch: Vec<DocumentWrite>) -> WriteResult {
         self.limits.check(&batch)?;
         if let Some(loss) = slot.state.over() {
             return Err(DocumentWriteError::Lost(loss));
@@ -73,7 +73,7 @@ impl DocumentWriter {
     }
 
     /// Takes step after step until `own` is answered. Every step is bounded, and so is their number (I10).
-    async fn drive(&self, slot: LedSlot<'_>, own: &mut oneshot::Receiver<Answer>) -> Answer {
+    async fn drive(&self, slot: LedSlot<'_>, own: &mut oneshot::Receiver<WriteResult>) -> WriteResult {
         let state = slot.state;
         let mut pace = Pace::AtOnce;
         loop {
@@ -92,21 +92,21 @@ impl DocumentWriter {
             }
             let step = self.queue().next();
             pace = match step {
-                Step::Write(fence, writes) => {
+                QueueStep::Write(fence, writes) => {
                     let write = slot.partition.write(&fence, &writes);
                     let outcome = self.bounded(state, write, unknown).await;
                     self.queue().written(state.clock.now(), outcome)
                 }
-                Step::ReadFence => {
+                QueueStep::ReadFence => {
                     let outcome = self.fence_state(slot).await;
                     self.queue().fence_read(state.clock.now(), outcome)
                 }
-                Step::ReadConditioned(ids) => {
+                QueueStep::ReadConditioned(ids) => {
                     drop(batch_guard);
                     let outcome = self.conditioned(slot, ids).await;
                     self.queue().conditioned_read(state.clock.now(), outcome)
                 }
-                Step::Nothing => return Err(unanswered()),
+                QueueStep::Nothing => return Err(unanswered()),
             };
         }
     }
@@ -223,13 +223,13 @@ fn unanswered() -> DocumentWriteError {
 /// Gives renewals priority: no step of the writer begins while a renewal waits or is in flight.
 #[derive(Default)]
 pub(super) struct PriorityLock {
-    state: Mutex<State>,
+    state: Mutex<LockState>,
     /// Notified when a renewal or batch has ended.
     ended: Notify,
 }
 
 #[derive(Default)]
-struct State {
+struct LockState {
     renewal: bool,
     batch: bool,
 }
@@ -238,7 +238,7 @@ struct State {
 struct BatchGuard<'lock>(&'lock PriorityLock);
 
 impl PriorityLock {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LockState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -269,7 +269,7 @@ impl PriorityLock {
         self.wait(|state| !state.batch).await;
     }
 
-    async fn wait(&self, mut condition: impl FnMut(&mut State) -> bool) {
+    async fn wait(&self, mut condition: impl FnMut(&mut LockState) -> bool) {
         loop {
             let ended = self.ended.notified();
             tokio::pin!(ended);

@@ -1,6 +1,6 @@
 //! [`Engine`]: all actors with their wake-ups, their queues and their calls.
 
-use super::calls::{self, Answer, Calls, Command, Reply, Request, Timers, Turn};
+use super::calls::{self, CallPriority, Calls, CampaignResult, Command, Reply, StorageCall, Timers};
 use crate::{
     BatchOutcome, Document, DocumentId, DocumentLimits, DocumentStorage, DocumentWrite, Env, Epoch, Fence,
     FenceState, Incarnation, Key, Loss, Page, ReadError, ReleaseOutcome, Scan, Slot, Standing, TtlStorage,
@@ -22,7 +22,7 @@ use std::{
 };
 use tokio::sync::{mpsc::UnboundedSender, oneshot};
 use vvm_clock::Instant;
-use vvm_deadman::Armed;
+use vvm_deadman::ArmedDeadline;
 
 pub(super) struct Engine<K: Key> {
     pub(super) storage: Arc<dyn TtlStorage<K>>,
@@ -115,7 +115,7 @@ impl<K: Key> Engine<K> {
         }
     }
 
-    pub(super) fn queue(&mut self, id: usize, turn: Turn) {
+    pub(super) fn queue(&mut self, id: usize, turn: CallPriority) {
         if let Some(actor) = self.actors.get_mut(id)
             && !mem::replace(&mut actor.queued, true)
         {
@@ -131,7 +131,7 @@ impl<K: Key> Engine<K> {
     }
 
     /// Sends a request for the actor. Its first poll follows in the same round.
-    pub(super) fn call(&mut self, id: usize, timeout: Duration, request: Request<K>) {
+    pub(super) fn call(&mut self, id: usize, timeout: Duration, request: StorageCall<K>) {
         if let Some(actor) = self.actors.get_mut(id) {
             actor.calling = true;
         }
@@ -171,7 +171,7 @@ pub(super) struct Actor<K> {
 
 pub(super) enum Kind<K> {
     Campaigning(Box<Campaigning<K>>),
-    Leading(Box<Leading<K>>),
+    Leading(Box<HeldLease<K>>),
     Releasing(Box<Releasing<K>>),
     /// Between two kinds, within one step.
     Changing,
@@ -182,17 +182,17 @@ pub(super) struct Campaigning<K> {
     pub(super) campaign: Campaign,
     pub(super) slots: Arc<[K]>,
     pub(super) holder: Arc<str>,
-    pub(super) reply: Option<oneshot::Sender<Answer<K>>>,
+    pub(super) reply: Option<oneshot::Sender<CampaignResult<K>>>,
     /// Ends the last read, if it is still in flight.
     pub(super) reading: Option<AbortHandle>,
 }
 
-pub(super) struct Leading<K> {
+pub(super) struct HeldLease<K> {
     pub(super) key: K,
     pub(super) lease: Lease,
     pub(super) standing: Standing,
     /// Disarmed only by handing back (I4). If it is dropped, the deadline stays armed for good.
-    pub(super) armed: Armed,
+    pub(super) armed: ArmedDeadline,
     /// The storage showed that the record is not ours: there is none to delete.
     pub(super) gone: bool,
     pub(super) handing_back: Option<oneshot::Sender<ReleaseOutcome>>,
@@ -206,23 +206,23 @@ pub(super) struct Releasing<K> {
     pub(super) reply: Option<oneshot::Sender<ReleaseOutcome>>,
 }
 
-pub(super) enum Event {
+pub(super) enum ActorEvent {
     Woken,
     MaySend,
     Answered(Reply),
 }
 
 impl<K> Actor<K> {
-    pub(super) fn received(&mut self, event: &Event) {
+    pub(super) fn received(&mut self, event: &ActorEvent) {
         match event {
-            Event::Woken => (self.wake_at, self.queued_for) = (Instant::NEVER, Instant::NEVER),
-            Event::MaySend => {}
-            Event::Answered(_) => self.calling = false,
+            ActorEvent::Woken => (self.wake_at, self.queued_for) = (Instant::NEVER, Instant::NEVER),
+            ActorEvent::MaySend => {}
+            ActorEvent::Answered(_) => self.calling = false,
         }
     }
 }
 
-impl<K> Leading<K> {
+impl<K> HeldLease<K> {
     pub(super) fn is_ending(&self) -> bool {
         self.dropped || self.handing_back.is_some()
     }
@@ -238,28 +238,28 @@ pub(super) struct KeyPartition<K: Key> {
 
 #[derive(Debug, thiserror::Error)]
 #[error("the elections have ended, or their storage keeps no documents any more")]
-struct Ended;
+struct ElectionsEnded;
 
-impl From<Ended> for ReadError {
-    fn from(ended: Ended) -> Self {
+impl From<ElectionsEnded> for ReadError {
+    fn from(ended: ElectionsEnded) -> Self {
         Self::Fatal(ended.into())
     }
 }
 
-impl From<Ended> for WriteError {
-    fn from(ended: Ended) -> Self {
+impl From<ElectionsEnded> for WriteError {
+    fn from(ended: ElectionsEnded) -> Self {
         Self::Fatal(ended.into())
     }
 }
 
 impl<K: Key> KeyPartition<K> {
-    fn storage(&self) -> Result<Arc<dyn TtlStorage<K>>, Ended> {
-        self.storage.upgrade().ok_or(Ended)
+    fn storage(&self) -> Result<Arc<dyn TtlStorage<K>>, ElectionsEnded> {
+        self.storage.upgrade().ok_or(ElectionsEnded)
     }
 }
 
-fn documents<K: Key>(storage: &Arc<dyn TtlStorage<K>>) -> Result<&dyn DocumentStorage<K>, Ended> {
-    storage.documents().ok_or(Ended)
+fn documents<K: Key>(storage: &Arc<dyn TtlStorage<K>>) -> Result<&dyn DocumentStorage<K>, ElectionsEnded> {
+    storage.documents().ok_or(ElectionsEnded)
 }
 
 #[async_trait]

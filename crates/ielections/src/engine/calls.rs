@@ -6,7 +6,7 @@ use crate::{
     bounded::{Limit, NoAnswer, bounded},
     documents::RenewalTurn,
     leadership::LeaseEnd,
-    protocol::Scanned,
+    protocol::ScanAnswer,
 };
 use futures_util::{
     future::BoxFuture,
@@ -30,7 +30,7 @@ type Call = BoxFuture<'static, (usize, Reply)>;
 const MAX_IN_FLIGHT: usize = 256;
 
 #[derive(Clone, Copy)]
-pub(super) enum Turn {
+pub(super) enum CallPriority {
     Renewal,
     Other,
 }
@@ -46,10 +46,10 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    pub(super) fn queue(&mut self, actor: usize, turn: Turn) {
+    pub(super) fn queue(&mut self, actor: usize, turn: CallPriority) {
         match turn {
-            Turn::Renewal => self.renewals.push_back(actor),
-            Turn::Other => self.others.push_back(actor),
+            CallPriority::Renewal => self.renewals.push_back(actor),
+            CallPriority::Other => self.others.push_back(actor),
         }
     }
 
@@ -102,16 +102,16 @@ impl Calls {
     }
 }
 
-pub(super) enum Request<K> {
+pub(super) enum StorageCall<K> {
     Get(K),
     Scan(Arc<[K]>),
-    Insert(K, Vacant, Entry),
-    TakeOver(K, Entry, Entry),
-    Swap(K, Entry, Entry, Option<RenewalTurn>),
-    Delete(K, Incarnation, Epoch),
+    ClaimVacant(K, Vacant, Entry),
+    ClaimExpired(K, Entry, Entry),
+    Renew(K, Entry, Entry, Option<RenewalTurn>),
+    Release(K, Incarnation, Epoch),
 }
 
-impl<K> Request<K> {
+impl<K> StorageCall<K> {
     pub(super) fn is_read(&self) -> bool {
         matches!(self, Self::Get(_) | Self::Scan(_))
     }
@@ -122,20 +122,20 @@ impl<K> Request<K> {
             Self::Get(_) => |why| Reply::Read(Err(ReadError::Unavailable(why.into()))),
             Self::Scan(_) => |why| {
                 let outcome = Err(ReadError::Unavailable(why.into()));
-                Reply::Scanned(Scanned { seen: Vec::new(), outcome, hints_follow: false })
+                Reply::Scanned(ScanAnswer { seen: Vec::new(), outcome, hints_follow: false })
             },
-            Self::Insert(..) | Self::TakeOver(..) => {
+            Self::ClaimVacant(..) | Self::ClaimExpired(..) => {
                 |why| Reply::Claimed(Err(WriteError::Unknown(why.into())))
             }
-            Self::Swap(..) => |why| Reply::Swapped(Err(WriteError::Unknown(why.into()))),
-            Self::Delete(..) => |why| Reply::Deleted(Err(WriteError::Unknown(why.into()))),
+            Self::Renew(..) => |why| Reply::Swapped(Err(WriteError::Unknown(why.into()))),
+            Self::Release(..) => |why| Reply::Deleted(Err(WriteError::Unknown(why.into()))),
         }
     }
 }
 
 pub(super) enum Reply {
     Read(Result<Slot, ReadError>),
-    Scanned(Scanned),
+    Scanned(ScanAnswer),
     Claimed(Result<Claim, WriteError>),
     Swapped(Result<Swap, WriteError>),
     Deleted(Result<Delete, WriteError>),
@@ -144,12 +144,12 @@ pub(super) enum Reply {
 pub(super) async fn call<K: Key>(
     storage: Arc<dyn TtlStorage<K>>,
     actor: usize,
-    request: Request<K>,
+    request: StorageCall<K>,
     limit: Limit,
 ) -> (usize, Reply) {
     // Outside the future that the limit drops: one late slot must not discard the others.
     let mut seen = match &request {
-        Request::Scan(keys) => vec![None; keys.len()],
+        StorageCall::Scan(keys) => vec![None; keys.len()],
         _ => Vec::new(),
     };
     let reply = {
@@ -157,34 +157,38 @@ pub(super) async fn call<K: Key>(
         bounded(sent, limit, request.unanswered()).await
     };
     let reply = match reply {
-        Reply::Scanned(scanned) => Reply::Scanned(Scanned { seen, ..scanned }),
+        Reply::Scanned(scanned) => Reply::Scanned(ScanAnswer { seen, ..scanned }),
         other => other,
     };
     (actor, reply)
 }
 
-async fn send<K: Key>(storage: &dyn TtlStorage<K>, request: &Request<K>, seen: &mut [Option<Slot>]) -> Reply {
+async fn send<K: Key>(
+    storage: &dyn TtlStorage<K>,
+    request: &StorageCall<K>,
+    seen: &mut [Option<Slot>],
+) -> Reply {
     match request {
-        Request::Get(key) => Reply::Read(storage.get(key).await),
-        Request::Scan(keys) => {
+        StorageCall::Get(key) => Reply::Read(storage.get(key).await),
+        StorageCall::Scan(keys) => {
             // Asked for before: a hint of a release that the scan does not show must follow.
             let hints_follow = storage.hints_of_releases();
             let outcome = storage.scan_some(keys, seen).await;
-            Reply::Scanned(Scanned { seen: Vec::new(), outcome, hints_follow })
+            Reply::Scanned(ScanAnswer { seen: Vec::new(), outcome, hints_follow })
         }
-        Request::Insert(key, vacant, entry) => {
+        StorageCall::ClaimVacant(key, vacant, entry) => {
             Reply::Claimed(storage.insert_if_not_exist(key, *vacant, entry).await)
         }
-        Request::TakeOver(key, observed, entry) => {
+        StorageCall::ClaimExpired(key, observed, entry) => {
             Reply::Claimed(storage.take_over(key, observed, entry).await)
         }
-        Request::Swap(key, held, entry, turn) => {
+        StorageCall::Renew(key, held, entry, turn) => {
             if let Some(turn) = turn {
                 turn.wait_for_batch().await;
             }
             Reply::Swapped(storage.compare_and_swap(key, held, entry).await)
         }
-        Request::Delete(key, incarnation, epoch) => {
+        StorageCall::Release(key, incarnation, epoch) => {
             Reply::Deleted(storage.compare_and_delete(key, *incarnation, *epoch).await)
         }
     }
@@ -193,7 +197,7 @@ async fn send<K: Key>(storage: &dyn TtlStorage<K>, request: &Request<K>, seen: &
 /// The channel has no bound, but the number of commands has: one for each campaign begun or withdrawn, one
 /// for each leadership handed back or deposed, and one for all hints that were not received yet.
 pub(super) enum Command<K> {
-    Campaign { ticket: u64, candidacy: Candidacy<K>, reply: oneshot::Sender<Answer<K>> },
+    Campaign { ticket: u64, candidacy: Candidacy<K>, reply: oneshot::Sender<CampaignResult<K>> },
     Withdraw { ticket: u64 },
     LookNow,
     HandBack { lease: usize, reply: oneshot::Sender<ReleaseOutcome> },
@@ -202,14 +206,14 @@ pub(super) enum Command<K> {
     Cleanup { done: oneshot::Sender<()> },
 }
 
-pub(super) type Answer<K> = Result<(K, Grant), AcquireError>;
+pub(super) type CampaignResult<K> = Result<(K, GrantedLeadership), AcquireError>;
 
 /// A leadership that is sent to the caller of `acquire`. If the caller is dropped before it arrives, it is
 /// handed back: no work can have started under it.
 #[derive(Debug)]
-pub(super) struct Grant(Option<Leadership>);
+pub(super) struct GrantedLeadership(Option<Leadership>);
 
-impl Grant {
+impl GrantedLeadership {
     pub(super) fn new(leadership: Leadership) -> Self {
         Self(Some(leadership))
     }
@@ -219,7 +223,7 @@ impl Grant {
     }
 }
 
-impl Drop for Grant {
+impl Drop for GrantedLeadership {
     fn drop(&mut self) {
         if let Some(leadership) = self.0.take() {
             drop(leadership.release());

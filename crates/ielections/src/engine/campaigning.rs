@@ -1,10 +1,10 @@
 use super::{
-    actors::{Campaigning, Engine, Event, KeyPartition, Kind, Leading, Releasing},
-    calls::{Answer, Grant, Reply, Request, Turn},
+    actors::{ActorEvent, Campaigning, Engine, HeldLease, KeyPartition, Kind, Releasing},
+    calls::{CallPriority, CampaignResult, GrantedLeadership, Reply, StorageCall},
 };
 use crate::{
     AcquireError, Candidacy, Entry, Key, Leadership, Standing, Timing,
-    protocol::{Campaign, CampaignEvent, CampaignStep, Lease, Release, Won},
+    protocol::{Campaign, CampaignEvent, CampaignStep, Lease, Release, WonSlot},
 };
 use std::{
     mem,
@@ -19,7 +19,7 @@ impl<K: Key> Engine<K> {
         &mut self,
         ticket: u64,
         candidacy: Candidacy<K>,
-        reply: oneshot::Sender<Answer<K>>,
+        reply: oneshot::Sender<CampaignResult<K>>,
     ) {
         if self.closing {
             // A dropped caller needs no answer.
@@ -64,15 +64,15 @@ impl<K: Key> Engine<K> {
         }
     }
 
-    pub(super) fn campaign_event(&mut self, id: usize, event: Event) {
+    pub(super) fn campaign_event(&mut self, id: usize, event: ActorEvent) {
         let event = match event {
-            Event::Woken => CampaignEvent::Woken,
-            Event::MaySend => CampaignEvent::MaySend,
-            Event::Answered(Reply::Scanned(scanned)) => CampaignEvent::Scanned(scanned),
-            Event::Answered(Reply::Read(outcome)) => CampaignEvent::Read(outcome),
-            Event::Answered(Reply::Claimed(outcome)) => CampaignEvent::Claimed(outcome),
-            Event::Answered(Reply::Swapped(outcome)) => CampaignEvent::Swapped(outcome),
-            Event::Answered(Reply::Deleted(outcome)) => CampaignEvent::Deleted(outcome),
+            ActorEvent::Woken => CampaignEvent::Woken,
+            ActorEvent::MaySend => CampaignEvent::MaySend,
+            ActorEvent::Answered(Reply::Scanned(scanned)) => CampaignEvent::Scanned(scanned),
+            ActorEvent::Answered(Reply::Read(outcome)) => CampaignEvent::Read(outcome),
+            ActorEvent::Answered(Reply::Claimed(outcome)) => CampaignEvent::Claimed(outcome),
+            ActorEvent::Answered(Reply::Swapped(outcome)) => CampaignEvent::TakenOver(outcome),
+            ActorEvent::Answered(Reply::Deleted(outcome)) => CampaignEvent::Deleted(outcome),
         };
         self.step_campaign(id, event);
     }
@@ -94,35 +94,35 @@ impl<K: Key> Engine<K> {
             // Without a caller the campaign ends.
             _ if withdrawn => return self.abandon(id),
             CampaignStep::Sleep(until) => return self.wake_at(id, until),
-            CampaignStep::Send => return self.queue(id, Turn::Other),
-            CampaignStep::Scan(timeout) => (Request::Scan(Arc::clone(&campaigning.slots)), timeout),
-            CampaignStep::Read(slot, timeout) => (Request::Get(key(slot)), timeout),
+            CampaignStep::Send => return self.queue(id, CallPriority::Other),
+            CampaignStep::Scan(timeout) => (StorageCall::Scan(Arc::clone(&campaigning.slots)), timeout),
+            CampaignStep::Read(slot, timeout) => (StorageCall::Get(key(slot)), timeout),
             CampaignStep::Insert(slot, vacant, entry, timeout) => {
-                (Request::Insert(key(slot), vacant, entry), timeout)
+                (StorageCall::ClaimVacant(key(slot), vacant, entry), timeout)
             }
             CampaignStep::TakeOver(slot, observed, entry, timeout) => {
-                (Request::TakeOver(key(slot), observed, entry), timeout)
+                (StorageCall::ClaimExpired(key(slot), observed, entry), timeout)
             }
             CampaignStep::Renew(slot, held, entry, timeout) => {
-                (Request::Swap(key(slot), held, entry, None), timeout)
+                (StorageCall::Renew(key(slot), held, entry, None), timeout)
             }
             CampaignStep::Delete(slot, incarnation, epoch, timeout) => {
-                (Request::Delete(key(slot), incarnation, epoch), timeout)
+                (StorageCall::Release(key(slot), incarnation, epoch), timeout)
             }
         };
         self.call(id, timeout, request);
     }
 
     /// Arms the deadman, and then answers the caller (I4).
-    fn won(&mut self, id: usize, won: Won) {
+    fn won(&mut self, id: usize, won: WonSlot) {
         let Some(mut campaigning) = self.end_campaign(id) else { return };
-        let Won { slot, entry, sent_at } = won;
+        let WonSlot { slot, entry, sent_at } = won;
         let key = campaigning.slots[slot].clone();
         let (Some(reply), Some(commands)) = (campaigning.reply.take(), self.commands.upgrade()) else {
             return self.release_unused(id, key, &entry);
         };
         let subject = Subject { key: self.text(&key), holder: campaigning.holder, epoch: entry.epoch.get() };
-        let armed = match self.env.deadman.arm(subject, Timing::of(entry.ttl).kill_at(sent_at)) {
+        let armed = match self.env.deadman.arm(subject, Timing::new(entry.ttl).kill_at(sent_at)) {
             Ok(armed) => armed,
             Err(error) => {
                 drop(reply.send(Err(AcquireError::Deadman(error))));
@@ -132,7 +132,7 @@ impl<K: Key> Engine<K> {
         let standing = self.standing(id, &key, &entry, sent_at);
         let lease = Lease::begin(entry, sent_at, self.jitter());
         let wake_at = lease.wake_at();
-        self.actors[id].kind = Kind::Leading(Box::new(Leading {
+        self.actors[id].kind = Kind::Leading(Box::new(HeldLease {
             key: key.clone(),
             lease,
             standing: standing.clone(),
@@ -143,7 +143,7 @@ impl<K: Key> Engine<K> {
         }));
         self.wake_at(id, wake_at);
         // A grant that does not arrive hands itself back.
-        drop(reply.send(Ok((key, Grant::new(Leadership::new(standing, id, commands))))));
+        drop(reply.send(Ok((key, GrantedLeadership::new(Leadership::new(standing, id, commands))))));
     }
 
     fn standing(&self, id: usize, key: &K, entry: &Entry, sent_at: Instant) -> Standing {
@@ -166,7 +166,7 @@ impl<K: Key> Engine<K> {
 
     /// Releases a record under which no work was started.
     fn release_unused(&mut self, id: usize, key: K, entry: &Entry) {
-        let release = Release::begin(entry.incarnation(), entry.epoch, Timing::of(entry.ttl));
+        let release = Release::begin(entry.incarnation(), entry.epoch, Timing::new(entry.ttl));
         self.begin_release(id, Releasing { key, release, reply: None });
     }
 

@@ -1,6 +1,6 @@
 use super::{
-    actors::{Engine, Event, Kind, Releasing},
-    calls::{Reply, Request, Turn},
+    actors::{ActorEvent, Engine, Kind, Releasing},
+    calls::{CallPriority, Reply, StorageCall},
 };
 use crate::{
     Epoch, Incarnation, Key, Loss, ReleaseOutcome, Slot, Timing,
@@ -11,20 +11,20 @@ use tokio::sync::oneshot;
 use vvm_clock::Instant;
 
 impl<K: Key> Engine<K> {
-    pub(super) fn lease_event(&mut self, id: usize, event: Event) {
+    pub(super) fn lease_event(&mut self, id: usize, event: ActorEvent) {
         let event = match event {
-            Event::Woken => LeaseEvent::Woken,
-            Event::MaySend => LeaseEvent::MaySend,
-            Event::Answered(Reply::Swapped(outcome)) => LeaseEvent::Swapped(outcome),
-            Event::Answered(Reply::Read(outcome)) => LeaseEvent::Read(outcome),
-            Event::Answered(Reply::Scanned(..) | Reply::Claimed(_) | Reply::Deleted(_)) => return,
+            ActorEvent::Woken => LeaseEvent::Woken,
+            ActorEvent::MaySend => LeaseEvent::MaySend,
+            ActorEvent::Answered(Reply::Swapped(outcome)) => LeaseEvent::Renewed(outcome),
+            ActorEvent::Answered(Reply::Read(outcome)) => LeaseEvent::Read(outcome),
+            ActorEvent::Answered(Reply::Scanned(..) | Reply::Claimed(_) | Reply::Deleted(_)) => return,
         };
         self.step_lease(id, event);
         self.settle(id);
     }
 
     /// Handles the slot as the documents of a lease read it. The number may belong to another lease by now.
-    pub(super) fn shown(&mut self, id: usize, epoch: Epoch, incarnation: Incarnation, slot: Slot) {
+    pub(super) fn take_shown_slot(&mut self, id: usize, epoch: Epoch, incarnation: Incarnation, slot: Slot) {
         if let Some(actor) = self.actors.get(id)
             && let Kind::Leading(leading) = &actor.kind
             && leading.lease.held().is_of(incarnation, epoch)
@@ -44,18 +44,18 @@ impl<K: Key> Engine<K> {
             LeaseStep::Sleep(until) => self.wake_at(id, until),
             LeaseStep::Send(loss_at) => {
                 self.wake_at(id, loss_at);
-                self.queue(id, Turn::Renewal);
+                self.queue(id, CallPriority::Renewal);
             }
-            LeaseStep::Swap { held, entry, timeout, loss_at } => {
+            LeaseStep::Renew { held, entry, timeout, loss_at } => {
                 let key = leading.key.clone();
                 let turn = leading.standing.renewal_turn();
                 self.wake_at(id, loss_at);
-                self.call(id, timeout, Request::Swap(key, held, entry, turn));
+                self.call(id, timeout, StorageCall::Renew(key, held, entry, turn));
             }
             LeaseStep::ReadBack { timeout, loss_at } => {
                 let key = leading.key.clone();
                 self.wake_at(id, loss_at);
-                self.call(id, timeout, Request::Get(key));
+                self.call(id, timeout, StorageCall::Get(key));
             }
             LeaseStep::Confirmed { sent_at, wake_at } => {
                 leading.standing.state().confirm(sent_at);
@@ -86,7 +86,7 @@ impl<K: Key> Engine<K> {
         leading.gone = loss.is_mismatch();
         if loss.tightens_deadline() {
             // Another process may lead already: the work gets just the time to stop (I4: only ever earlier).
-            let timing = Timing::of(leading.lease.held().ttl);
+            let timing = Timing::new(leading.lease.held().ttl);
             self.env.deadman.tighten(&leading.armed, now.after(timing.stopping()));
         }
         leading.standing.state().lose(loss);
@@ -140,7 +140,7 @@ impl<K: Key> Engine<K> {
             return;
         }
         let held = leading.lease.held();
-        let release = Release::begin(held.incarnation(), held.epoch, Timing::of(held.ttl));
+        let release = Release::begin(held.incarnation(), held.epoch, Timing::new(held.ttl));
         self.begin_release(id, Releasing { key: leading.key, release, reply: Some(reply) });
     }
 }
@@ -150,25 +150,25 @@ impl<K: Key> Engine<K> {
         self.wake_at(id, Instant::NEVER);
         if let Some(actor) = self.actors.get_mut(id) {
             actor.kind = Kind::Releasing(Box::new(releasing));
-            self.queue(id, Turn::Other);
+            self.queue(id, CallPriority::Other);
         }
     }
 
-    pub(super) fn release_event(&mut self, id: usize, event: Event) {
+    pub(super) fn release_event(&mut self, id: usize, event: ActorEvent) {
         let event = match event {
-            Event::Woken => ReleaseEvent::Woken,
-            Event::MaySend => ReleaseEvent::MaySend,
-            Event::Answered(Reply::Deleted(outcome)) => ReleaseEvent::Deleted(outcome),
-            Event::Answered(_) => return,
+            ActorEvent::Woken => ReleaseEvent::Woken,
+            ActorEvent::MaySend => ReleaseEvent::MaySend,
+            ActorEvent::Answered(Reply::Deleted(outcome)) => ReleaseEvent::Deleted(outcome),
+            ActorEvent::Answered(_) => return,
         };
         let now = self.now;
         let Kind::Releasing(releasing) = &mut self.actors[id].kind else { return };
         match releasing.release.on(now, event) {
             ReleaseStep::Sleep(until) => self.wake_at(id, until),
-            ReleaseStep::Send => self.queue(id, Turn::Other),
+            ReleaseStep::Send => self.queue(id, CallPriority::Other),
             ReleaseStep::Delete { incarnation, epoch, timeout } => {
                 let key = releasing.key.clone();
-                self.call(id, timeout, Request::Delete(key, incarnation, epoch));
+                self.call(id, timeout, StorageCall::Release(key, incarnation, epoch));
             }
             ReleaseStep::Done(outcome) => {
                 if let Some(reply) = releasing.reply.take() {

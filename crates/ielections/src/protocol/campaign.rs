@@ -14,7 +14,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use view::{Opening, View};
+use view::{ClaimableState, SlotObservation};
 use vvm_clock::{Instant, WallClock};
 
 /// A candidate for one of several slots, which are numbered from 0. Its rules:
@@ -39,9 +39,9 @@ pub struct Campaign {
     gives_up_at: Instant,
     /// Since when no call of the storage has had a useful answer.
     stuck_since: Option<Instant>,
-    views: Vec<View>,
+    views: Vec<SlotObservation>,
     target: Option<Target>,
-    phase: Phase,
+    phase: CampaignPhase,
     next_scan: Instant,
     /// A hint arrived after the last scan was sent.
     hinted: bool,
@@ -68,7 +68,7 @@ impl Hash for Sources {
 #[derive(Clone, Hash, Debug)]
 struct Target {
     slot: usize,
-    basis: Basis,
+    basis: ClaimCondition,
     attempts: Attempts,
     /// The last attempt has no answer, and no read was answered since. The next step is a read: writes would
     /// pile up attempts in an outage (I11).
@@ -79,7 +79,7 @@ struct Target {
 
 /// The state of the slot that an attempt replaces.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-enum Basis {
+enum ClaimCondition {
     Vacant(Vacant),
     Expired(Entry),
     /// Our own record, confirmed too late to start work.
@@ -87,7 +87,7 @@ enum Basis {
 }
 
 #[derive(Clone, Hash, Debug)]
-enum Phase {
+enum CampaignPhase {
     Waiting(Instant),
     Queued(Intent),
     Calling(Intent),
@@ -118,14 +118,14 @@ impl Campaign {
             AcquireTimeout::Forever | AcquireTimeout::UntilLeaderSeen => Instant::NEVER,
         };
         Self {
-            timing: Timing::of(terms.ttl),
+            timing: Timing::new(terms.ttl),
             terms,
             sources: Sources { entropy, wall },
             gives_up_at,
             stuck_since: None,
-            views: vec![View::default(); slots],
+            views: vec![SlotObservation::default(); slots],
             target: None,
-            phase: Phase::Waiting(now),
+            phase: CampaignPhase::Waiting(now),
             next_scan: now,
             hinted: false,
             hints_allowed_at: now,
@@ -137,10 +137,10 @@ impl Campaign {
 
     /// Returns the next step.
     pub fn on(&mut self, now: Instant, event: CampaignEvent) -> CampaignStep {
-        match (event, mem::replace(&mut self.phase, Phase::Over)) {
-            (CampaignEvent::Woken, Phase::Waiting(until)) if now < until => self.wait(until),
-            (CampaignEvent::Woken, Phase::Waiting(_)) => self.decide(now),
-            (CampaignEvent::Hinted, Phase::Waiting(until)) => {
+        match (event, mem::replace(&mut self.phase, CampaignPhase::Over)) {
+            (CampaignEvent::Woken, CampaignPhase::Waiting(until)) if now < until => self.wait(until),
+            (CampaignEvent::Woken, CampaignPhase::Waiting(_)) => self.decide(now),
+            (CampaignEvent::Hinted, CampaignPhase::Waiting(until)) => {
                 self.hinted = true;
                 self.wait(until)
             }
@@ -150,31 +150,35 @@ impl Campaign {
                 self.phase = phase;
                 CampaignStep::Sleep(Instant::NEVER)
             }
-            (CampaignEvent::MaySend, Phase::Queued(intent)) => self.send(now, intent),
-            (CampaignEvent::Scanned(scanned), Phase::Calling(Intent::Scan)) => self.scanned(now, scanned),
-            (CampaignEvent::Read(outcome), Phase::Calling(Intent::ReadBack)) => self.read_back(now, outcome),
-            (CampaignEvent::Read(outcome), Phase::Calling(Intent::Verify(slot))) => {
+            (CampaignEvent::MaySend, CampaignPhase::Queued(intent)) => self.send(now, intent),
+            (CampaignEvent::Scanned(scanned), CampaignPhase::Calling(Intent::Scan)) => {
+                self.scanned(now, scanned)
+            }
+            (CampaignEvent::Read(outcome), CampaignPhase::Calling(Intent::ReadBack)) => {
+                self.read_back(now, outcome)
+            }
+            (CampaignEvent::Read(outcome), CampaignPhase::Calling(Intent::Verify(slot))) => {
                 self.verified(now, slot, outcome)
             }
-            (CampaignEvent::Claimed(outcome), Phase::Calling(Intent::Attempt)) => self.answered(
+            (CampaignEvent::Claimed(outcome), CampaignPhase::Calling(Intent::Attempt)) => self.answered(
                 now,
                 outcome.map(|claim| match claim {
                     Claim::Claimed => None,
                     Claim::Refused(slot) => Some(slot),
                 }),
             ),
-            (CampaignEvent::Swapped(outcome), Phase::Calling(Intent::Attempt)) => self.answered(
+            (CampaignEvent::TakenOver(outcome), CampaignPhase::Calling(Intent::Attempt)) => self.answered(
                 now,
                 outcome.map(|swap| match swap {
                     Swap::Swapped => None,
                     Swap::Mismatch(slot) => Some(slot),
                 }),
             ),
-            (CampaignEvent::Deleted(outcome), Phase::Calling(Intent::Release(slot))) => {
+            (CampaignEvent::Deleted(outcome), CampaignPhase::Calling(Intent::Release(slot))) => {
                 self.released(now, slot, outcome)
             }
             // An unexpected event, such as a timer that was cancelled too late, changes nothing.
-            (_, Phase::Waiting(until)) => self.wait(until),
+            (_, CampaignPhase::Waiting(until)) => self.wait(until),
             (_, phase) => {
                 self.phase = phase;
                 CampaignStep::Sleep(Instant::NEVER)
@@ -188,8 +192,10 @@ impl Campaign {
         let target = self.target?;
         let left: Vec<Entry> = match target.basis {
             // All its renewals have the same incarnation and epoch.
-            Basis::Own(entry) => vec![entry],
-            Basis::Vacant(_) | Basis::Expired(_) => target.attempts.into_entries().collect(),
+            ClaimCondition::Own(entry) => vec![entry],
+            ClaimCondition::Vacant(_) | ClaimCondition::Expired(_) => {
+                target.attempts.into_entries().collect()
+            }
         };
         (!left.is_empty()).then_some((target.slot, left))
     }
@@ -202,20 +208,20 @@ impl Campaign {
         to.until(&mut self.hints_allowed_at);
         self.stuck_since.iter_mut().for_each(|since| to.since(since));
         self.views.iter_mut().for_each(|view| view.rebase(to));
-        if let Phase::Waiting(until) = &mut self.phase {
+        if let CampaignPhase::Waiting(until) = &mut self.phase {
             to.until(until);
         }
         self.terms.left_behind.iter_mut().for_each(|left| super::rebase_record(left, to));
         let Some(target) = &mut self.target else { return };
-        if let Basis::Own(own) = &target.basis {
+        if let ClaimCondition::Own(own) = &target.basis {
             // Only renewals are numbered. Each attempt to claim has an incarnation of its own.
             let mut last = Version { write: target.last_write, ..own.version };
             to.version(&mut last);
             target.last_write = last.write;
         }
         match &mut target.basis {
-            Basis::Vacant(vacant) => vacant.last_epoch.iter_mut().for_each(|epoch| to.epoch(epoch)),
-            Basis::Expired(entry) | Basis::Own(entry) => to.entry(entry),
+            ClaimCondition::Vacant(vacant) => vacant.last_epoch.iter_mut().for_each(|epoch| to.epoch(epoch)),
+            ClaimCondition::Expired(entry) | ClaimCondition::Own(entry) => to.entry(entry),
         }
         target.attempts.rebase(to);
     }
@@ -224,24 +230,24 @@ impl Campaign {
     /// (I7).
     fn wait(&mut self, until: Instant) -> CampaignStep {
         let until = if self.target.is_none() { until.min(self.scans_at()) } else { until };
-        self.phase = Phase::Waiting(until);
+        self.phase = CampaignPhase::Waiting(until);
         CampaignStep::Sleep(until)
     }
 
     fn queue(&mut self, intent: Intent) -> CampaignStep {
-        self.phase = Phase::Queued(intent);
+        self.phase = CampaignPhase::Queued(intent);
         CampaignStep::Send
     }
 
     fn fail(&mut self, error: AcquireError) -> CampaignStep {
-        self.phase = Phase::Over;
+        self.phase = CampaignPhase::Over;
         CampaignStep::Failed(error)
     }
 
     fn decide(&mut self, now: Instant) -> CampaignStep {
         if let Some(target) = &self.target {
             // A campaign that is out of time still renews a record of its own; it abandons other attempts.
-            if now >= self.gives_up_at && !matches!(target.basis, Basis::Own(_)) {
+            if now >= self.gives_up_at && !matches!(target.basis, ClaimCondition::Own(_)) {
                 return self.timed_out();
             }
             return self.queue(if target.unread { Intent::ReadBack } else { Intent::Attempt });
@@ -263,8 +269,8 @@ impl Campaign {
         }
         if let Some((slot, opening)) = self.choose(now) {
             let basis = match opening {
-                Opening::Vacant(vacant) => Basis::Vacant(vacant),
-                Opening::Expired(entry) => Basis::Expired(entry),
+                ClaimableState::Vacant(vacant) => ClaimCondition::Vacant(vacant),
+                ClaimableState::Expired(entry) => ClaimCondition::Expired(entry),
             };
             self.target =
                 Some(Target { slot, basis, attempts: Attempts::default(), unread: false, last_write: 0 });
@@ -274,7 +280,8 @@ impl Campaign {
             return self.timed_out();
         }
         if self.terms.timeout == AcquireTimeout::UntilLeaderSeen && self.views.iter().all(|view| view.alive) {
-            let leader = self.views.iter().find_map(View::holder).map(|entry| entry.holder.clone());
+            let leader =
+                self.views.iter().find_map(SlotObservation::holder).map(|entry| entry.holder.clone());
             return self.fail(AcquireError::LeaderSeen { leader });
         }
         if self.is_partial {
@@ -286,7 +293,7 @@ impl Campaign {
             // The storage has answered for every slot.
             self.stuck_since = None;
         }
-        let opens_at = self.views.iter().map(View::opens_at).min().unwrap_or(Instant::NEVER);
+        let opens_at = self.views.iter().map(SlotObservation::opens_at).min().unwrap_or(Instant::NEVER);
         self.wait(opens_at.min(self.next_scan).min(self.gives_up_at))
     }
 
@@ -312,10 +319,10 @@ impl Campaign {
 
     /// Chooses a free slot at random, so that candidates that start together don't all try the same one
     /// (I11). Prefers vacant slots: more candidates compete for an expired one.
-    fn choose(&self, now: Instant) -> Option<(usize, Opening)> {
+    fn choose(&self, now: Instant) -> Option<(usize, ClaimableState)> {
         let openings =
             || self.views.iter().enumerate().filter_map(|(slot, view)| Some((slot, view.opening(now)?)));
-        let is_vacant = |opening: &Opening| matches!(opening, Opening::Vacant(_));
+        let is_vacant = |opening: &ClaimableState| matches!(opening, ClaimableState::Vacant(_));
         let vacant = openings().filter(|(_, opening)| is_vacant(opening)).count();
         let candidates = if vacant > 0 { vacant } else { openings().count() };
         let chosen = match candidates {
@@ -326,7 +333,7 @@ impl Campaign {
     }
 
     fn send(&mut self, now: Instant, intent: Intent) -> CampaignStep {
-        self.phase = Phase::Calling(intent);
+        self.phase = CampaignPhase::Calling(intent);
         let timeout = self.timing.attempt_timeout();
         match (intent, &self.target) {
             (Intent::Scan, _) => {
@@ -378,9 +385,11 @@ impl Campaign {
     fn attempt(&mut self, now: Instant, timeout: Duration) -> CampaignStep {
         let Some(mut target) = self.target.take() else { return self.wait(now) };
         let claimed = match &target.basis {
-            Basis::Vacant(vacant) => self.fresh_entry(vacant.last_epoch),
-            Basis::Expired(observed) => self.fresh_entry(Some(observed.epoch)),
-            Basis::Own(own) => Ok(own.renewed(Version { write: target.last_write + 1, ..own.version })),
+            ClaimCondition::Vacant(vacant) => self.fresh_entry(vacant.last_epoch),
+            ClaimCondition::Expired(observed) => self.fresh_entry(Some(observed.epoch)),
+            ClaimCondition::Own(own) => {
+                Ok(own.renewed(Version { write: target.last_write + 1, ..own.version }))
+            }
         };
         let entry = match claimed {
             Ok(entry) => entry,
@@ -392,9 +401,9 @@ impl Campaign {
         let basis = target.basis.clone();
         self.target = Some(target);
         match basis {
-            Basis::Vacant(vacant) => CampaignStep::Insert(slot, vacant, entry, timeout),
-            Basis::Expired(observed) => CampaignStep::TakeOver(slot, observed, entry, timeout),
-            Basis::Own(own) => CampaignStep::Renew(slot, own, entry, timeout),
+            ClaimCondition::Vacant(vacant) => CampaignStep::Insert(slot, vacant, entry, timeout),
+            ClaimCondition::Expired(observed) => CampaignStep::TakeOver(slot, observed, entry, timeout),
+            ClaimCondition::Own(own) => CampaignStep::Renew(slot, own, entry, timeout),
         }
     }
 
@@ -454,20 +463,20 @@ pub enum CampaignEvent {
     /// A request may go out now.
     MaySend,
     /// The scan was answered.
-    Scanned(Scanned),
+    Scanned(ScanAnswer),
     /// The `get` was answered.
     Read(Result<Slot, ReadError>),
     /// The `insert_if_not_exist` or `take_over` was answered.
     Claimed(Result<Claim, WriteError>),
     /// The `compare_and_swap` was answered.
-    Swapped(Result<Swap, WriteError>),
+    TakenOver(Result<Swap, WriteError>),
     /// The `compare_and_delete` was answered.
     Deleted(Result<Delete, WriteError>),
 }
 
 /// The answer to a scan.
 #[derive(Debug)]
-pub struct Scanned {
+pub struct ScanAnswer {
     /// The slots that were read.
     pub seen: Vec<Option<Slot>>,
     /// The error if not all were read.
@@ -497,14 +506,14 @@ pub enum CampaignStep {
     /// Call `compare_and_delete` now.
     Delete(usize, Incarnation, Epoch, Duration),
     /// A slot was won.
-    Won(Won),
+    Won(WonSlot),
     /// The campaign has ended without a slot.
     Failed(AcquireError),
 }
 
 /// A slot that was won, fresh enough to start work on.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Won {
+pub struct WonSlot {
     /// Index of the slot.
     pub slot: usize,
     /// Its record.

@@ -20,17 +20,17 @@ pub struct Lease {
     /// When the write that was confirmed last was sent (I3).
     confirmed_sent_at: Instant,
     attempts: Attempts,
-    phase: Phase,
+    phase: LeasePhase,
     last_write: u64,
     tried: u32,
     last_failure: Option<Arc<str>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum Phase {
+enum LeasePhase {
     Waiting(Instant),
     Queued,
-    Swapping,
+    Renewing,
     ReadingBack,
     Lost,
 }
@@ -43,7 +43,7 @@ pub enum LeaseEvent {
     /// A request may go out now.
     MaySend,
     /// The renewal was answered.
-    Swapped(Result<Swap, WriteError>),
+    Renewed(Result<Swap, WriteError>),
     /// The read-back was answered.
     Read(Result<Slot, ReadError>),
     /// A read by another part of the program showed another record, or none, in the slot of this lease.
@@ -58,7 +58,7 @@ pub enum LeaseStep {
     /// Deliver `MaySend` as soon as a request may go out, and `Woken` at this instant in any case.
     Send(Instant),
     /// Call `compare_and_swap` now, for at most `timeout`; deliver `Woken` at `loss_at` in any case.
-    Swap {
+    Renew {
         /// The version to replace.
         held: Entry,
         /// The record to write.
@@ -92,14 +92,14 @@ impl Lease {
     /// A lease on `held`, whose write was sent at `sent_at` and confirmed. Deliver `Woken` at
     /// [`Lease::wake_at`].
     pub fn begin(held: Entry, sent_at: Instant, jitter: Jitter) -> Self {
-        let timing = Timing::of(held.ttl);
+        let timing = Timing::new(held.ttl);
         Self {
             timing,
             last_write: held.version.write,
             held,
             confirmed_sent_at: sent_at,
             attempts: Attempts::default(),
-            phase: Phase::Waiting(timing.renew_at(sent_at, jitter)),
+            phase: LeasePhase::Waiting(timing.renew_at(sent_at, jitter)),
             tried: 0,
             last_failure: None,
         }
@@ -118,22 +118,22 @@ impl Lease {
     /// When to deliver `Woken` next.
     pub fn wake_at(&self) -> Instant {
         match self.phase {
-            Phase::Waiting(until) => until.min(self.loss_at()),
-            Phase::Queued | Phase::Swapping | Phase::ReadingBack => self.loss_at(),
-            Phase::Lost => Instant::NEVER,
+            LeasePhase::Waiting(until) => until.min(self.loss_at()),
+            LeasePhase::Queued | LeasePhase::Renewing | LeasePhase::ReadingBack => self.loss_at(),
+            LeasePhase::Lost => Instant::NEVER,
         }
     }
 
     /// Returns the next step. `jitter` is used if a renewal is confirmed.
     pub fn on(&mut self, now: Instant, event: LeaseEvent, jitter: Jitter) -> LeaseStep {
-        if self.phase == Phase::Lost {
+        if self.phase == LeasePhase::Lost {
             return LeaseStep::Over;
         }
         match event {
             LeaseEvent::Woken => self.woken(now),
-            LeaseEvent::MaySend if self.phase == Phase::Queued => self.send(now),
+            LeaseEvent::MaySend if self.phase == LeasePhase::Queued => self.send(now),
             LeaseEvent::MaySend => self.woken(now),
-            LeaseEvent::Swapped(outcome) => self.swapped(now, outcome, jitter),
+            LeaseEvent::Renewed(outcome) => self.handle_renewal(now, outcome, jitter),
             LeaseEvent::Read(outcome) => self.read(now, outcome, jitter),
             LeaseEvent::Shown(slot) => {
                 let ours = |entry: &Entry| entry.is_of(self.held.incarnation(), self.held.epoch);
@@ -155,14 +155,16 @@ impl Lease {
             return self.out_of_time();
         }
         match self.phase {
-            Phase::Waiting(until) if now < until => LeaseStep::Sleep(until),
-            Phase::Waiting(_) | Phase::Queued => self.queue(),
-            Phase::Swapping | Phase::ReadingBack | Phase::Lost => LeaseStep::Sleep(self.loss_at()),
+            LeasePhase::Waiting(until) if now < until => LeaseStep::Sleep(until),
+            LeasePhase::Waiting(_) | LeasePhase::Queued => self.queue(),
+            LeasePhase::Renewing | LeasePhase::ReadingBack | LeasePhase::Lost => {
+                LeaseStep::Sleep(self.loss_at())
+            }
         }
     }
 
     fn queue(&mut self) -> LeaseStep {
-        self.phase = Phase::Queued;
+        self.phase = LeasePhase::Queued;
         LeaseStep::Send(self.loss_at())
     }
 
@@ -175,8 +177,8 @@ impl Lease {
         let version = crate::Version { write: self.last_write, ..self.held.version };
         let entry = self.held.renewed(version);
         self.attempts.push(Attempt { entry: entry.clone(), sent_at: now });
-        self.phase = Phase::Swapping;
-        LeaseStep::Swap {
+        self.phase = LeasePhase::Renewing;
+        LeaseStep::Renew {
             held: self.held.clone(),
             entry,
             timeout: self.timing.attempt_timeout(),
@@ -184,7 +186,12 @@ impl Lease {
         }
     }
 
-    fn swapped(&mut self, now: Instant, outcome: Result<Swap, WriteError>, jitter: Jitter) -> LeaseStep {
+    fn handle_renewal(
+        &mut self,
+        now: Instant,
+        outcome: Result<Swap, WriteError>,
+        jitter: Jitter,
+    ) -> LeaseStep {
         match outcome {
             Ok(Swap::Swapped) => match self.attempts.take_last() {
                 Some(attempt) => self.confirmed(now, attempt, jitter),
@@ -219,7 +226,7 @@ impl Lease {
         if left.is_zero() || now >= self.loss_at() {
             return self.pause(now);
         }
-        self.phase = Phase::ReadingBack;
+        self.phase = LeasePhase::ReadingBack;
         LeaseStep::ReadBack { timeout: left, loss_at: self.loss_at() }
     }
 
@@ -265,7 +272,7 @@ impl Lease {
         self.tried = 0;
         self.last_failure = None;
         let wake_at = self.timing.renew_at(attempt.sent_at, jitter);
-        self.phase = Phase::Waiting(wake_at);
+        self.phase = LeasePhase::Waiting(wake_at);
         LeaseStep::Confirmed { sent_at: attempt.sent_at, wake_at }
     }
 
@@ -278,13 +285,13 @@ impl Lease {
             return self.out_of_time();
         }
         let until = now.after(self.timing.retry_pause()).min(self.loss_at());
-        self.phase = Phase::Waiting(until);
+        self.phase = LeasePhase::Waiting(until);
         LeaseStep::Sleep(until)
     }
 
     /// Ends the lease at the loss instant. If no attempt was made, this process did not run.
     fn out_of_time(&mut self) -> LeaseStep {
-        if self.tried == 0 && self.last_failure.is_none() && !matches!(self.phase, Phase::Queued) {
+        if self.tried == 0 && self.last_failure.is_none() && !matches!(self.phase, LeasePhase::Queued) {
             return self.lose(Loss::Suspended);
         }
         let last_failure = self.last_failure.take();
@@ -292,7 +299,7 @@ impl Lease {
     }
 
     fn lose(&mut self, loss: Loss) -> LeaseStep {
-        self.phase = Phase::Lost;
+        self.phase = LeasePhase::Lost;
         LeaseStep::Lost(loss)
     }
 }
@@ -307,7 +314,7 @@ impl Lease {
         to.entry(&mut self.held);
         to.since(&mut self.confirmed_sent_at);
         self.attempts.rebase(to);
-        if let Phase::Waiting(until) = &mut self.phase {
+        if let LeasePhase::Waiting(until) = &mut self.phase {
             to.until(until);
         }
     }

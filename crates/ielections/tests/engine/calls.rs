@@ -145,7 +145,7 @@ fn flood_of_hints_costs_fifty_reads_a_second() {
     });
 }
 
-const TIMING: Timing = Timing::of(Ttl::DEFAULT);
+const TIMING: Timing = Timing::new(Ttl::DEFAULT);
 
 #[test]
 fn loss_is_at_its_instant_while_every_call_hangs() {

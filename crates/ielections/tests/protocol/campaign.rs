@@ -2,7 +2,7 @@ use crate::{BEGAN, Counting, campaign, failed, held, scanned, scanned_with_hints
 use ielections::{
     AcquireError, AcquireTimeout, Claim, Delete, Entry, Epoch, Holder, ReadError, Slot, Swap, Terms, Timing,
     Ttl, Vacant, Version, WriteError,
-    protocol::{Campaign, CampaignEvent, CampaignStep, Scanned},
+    protocol::{Campaign, CampaignEvent, CampaignStep, ScanAnswer},
 };
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use testing_time::MockWallClock;
@@ -62,7 +62,7 @@ fn vacant_slot_is_claimed_even_if_another_one_could_not_be_read() {
     let mut campaign = of_slots(2, AcquireTimeout::Forever, Arc::default());
     sends(&mut campaign, BEGAN, CampaignEvent::Woken);
     let (seen, outcome) = (vec![None, Some(vacant())], Err(ReadError::Unavailable("down".into())));
-    let partial = CampaignEvent::Scanned(Scanned { seen, outcome, hints_follow: false });
+    let partial = CampaignEvent::Scanned(ScanAnswer { seen, outcome, hints_follow: false });
     let step = sends(&mut campaign, BEGAN, partial);
     assert!(matches!(step, CampaignStep::Insert(1, ..)), "{step:?}");
 }
@@ -70,7 +70,7 @@ fn vacant_slot_is_claimed_even_if_another_one_could_not_be_read() {
 /// Of two slots, one is never read.
 #[test]
 fn slot_that_is_never_read_ends_only_a_campaign_that_waits_for_a_leader() {
-    let outage = Timing::of(Ttl::DEFAULT).outage();
+    let outage = Timing::new(Ttl::DEFAULT).outage();
     for (timeout, ends) in [(AcquireTimeout::UntilLeaderSeen, true), (AcquireTimeout::Forever, false)] {
         let mut campaign = of_slots(2, timeout, Arc::default());
         let (mut now, mut renewals) = (BEGAN, 0);
@@ -79,7 +79,7 @@ fn slot_that_is_never_read_ends_only_a_campaign_that_waits_for_a_leader() {
             assert!(matches!(sends(&mut campaign, now, CampaignEvent::Woken), CampaignStep::Scan(_)));
             let down = Err(ReadError::Unavailable("down".into()));
             let (seen, outcome) = (vec![Some(renewed(renewals)), None], down);
-            let partial = CampaignEvent::Scanned(Scanned { seen, outcome, hints_follow: false });
+            let partial = CampaignEvent::Scanned(ScanAnswer { seen, outcome, hints_follow: false });
             match campaign.on(now, partial) {
                 CampaignStep::Sleep(until) if now.since(BEGAN) < outage * 2 => now = until,
                 CampaignStep::Sleep(_) => break assert!(!ends, "{timeout:?}"),
@@ -110,7 +110,7 @@ fn next_after(campaign: &mut Campaign, now: Instant, shown: CampaignEvent) -> In
 
 #[test]
 fn held_slot_is_read_when_its_renewal_is_due_and_then_once_a_poll() {
-    let soonest = Timing::of(Ttl::DEFAULT).soonest_renewal();
+    let soonest = Timing::new(Ttl::DEFAULT).soonest_renewal();
     let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
     let due = next_after(&mut campaign, BEGAN, scanned_with_hints([renewed(0)]));
     assert_eq!(due, BEGAN.after(soonest));
@@ -341,17 +341,17 @@ fn woken_at(step: CampaignStep) -> Instant {
 #[test]
 fn renewal_confirmed_after_a_later_attempt_is_renewed_again() {
     let (mut campaign, own, first, now) = confirmed_late(AcquireTimeout::Forever);
-    sends(&mut campaign, now, CampaignEvent::Swapped(Err(unknown())));
+    sends(&mut campaign, now, CampaignEvent::TakenOver(Err(unknown())));
     let later = woken_at(campaign.on(now, CampaignEvent::Read(Ok(stands(&own)))));
     let CampaignStep::Renew(0, _, second, _) = sends(&mut campaign, later, CampaignEvent::Woken) else {
         panic!("an undecided attempt was not repeated");
     };
-    let refused = CampaignEvent::Swapped(Ok(Swap::Mismatch(stands(&first))));
+    let refused = CampaignEvent::TakenOver(Ok(Swap::Mismatch(stands(&first))));
     let step = sends(&mut campaign, later, refused);
     let CampaignStep::Renew(0, basis, third, _) = step else { panic!("{step:?}") };
     assert_eq!(basis, first);
     assert!(third.version.write > second.version.write, "a version twice");
-    let step = campaign.on(later, CampaignEvent::Swapped(Ok(Swap::Swapped)));
+    let step = campaign.on(later, CampaignEvent::TakenOver(Ok(Swap::Swapped)));
     assert!(matches!(&step, CampaignStep::Won(won) if won.entry == third), "{step:?}");
 }
 
@@ -359,11 +359,11 @@ fn renewal_confirmed_after_a_later_attempt_is_renewed_again() {
 fn candidate_out_of_time_still_renews_its_own_record() {
     let (mut campaign, _, _, now) = confirmed_late(AcquireTimeout::Within(LATE + Duration::from_nanos(1)));
     let busy = WriteError::NotApplied("busy".into());
-    let later = woken_at(campaign.on(now, CampaignEvent::Swapped(Err(busy))));
+    let later = woken_at(campaign.on(now, CampaignEvent::TakenOver(Err(busy))));
     assert_eq!(later, now.after(Duration::from_nanos(1)));
     let step = sends(&mut campaign, later, CampaignEvent::Woken);
     assert!(matches!(step, CampaignStep::Renew(0, ..)), "{step:?}");
-    let step = campaign.on(later, CampaignEvent::Swapped(Ok(Swap::Swapped)));
+    let step = campaign.on(later, CampaignEvent::TakenOver(Ok(Swap::Swapped)));
     assert!(matches!(step, CampaignStep::Won(_)), "{step:?}");
 }
 

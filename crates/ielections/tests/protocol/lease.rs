@@ -12,7 +12,7 @@ use vvm_clock::Instant;
 const TTL: Duration = Duration::from_secs(20);
 const BEGAN: Instant = Instant::from_nanos(1_000_000_000_000);
 const TIMING: Timing = match Ttl::new(TTL) {
-    Ok(ttl) => Timing::of(ttl),
+    Ok(ttl) => Timing::new(ttl),
     Err(_) => panic!("20 s are a TTL"),
 };
 
@@ -33,10 +33,10 @@ fn three_attempts_fit_even_if_each_times_out() {
     loop {
         event = match lease.on(now, event, Jitter::NONE) {
             LeaseStep::Send(_) => LeaseEvent::MaySend,
-            LeaseStep::Swap { timeout, .. } => {
+            LeaseStep::Renew { timeout, .. } => {
                 sent += 1;
                 now = now.after(timeout);
-                LeaseEvent::Swapped(Err(WriteError::Unknown(cause())))
+                LeaseEvent::Renewed(Err(WriteError::Unknown(cause())))
             }
             LeaseStep::Sleep(until) => {
                 now = until;

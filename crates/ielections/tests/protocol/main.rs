@@ -7,7 +7,7 @@ mod lease;
 
 use ielections::{
     AcquireTimeout, Entropy, Holder, ReadError, Slot, Terms, Ttl, Vacant,
-    protocol::{Campaign, CampaignEvent, CampaignStep, Scanned},
+    protocol::{Campaign, CampaignEvent, CampaignStep, ScanAnswer},
     testing,
 };
 use std::{
@@ -22,16 +22,16 @@ use vvm_clock::Instant;
 
 fn scanned(slots: impl IntoIterator<Item = Slot>) -> CampaignEvent {
     let seen = slots.into_iter().map(Some).collect();
-    CampaignEvent::Scanned(Scanned { seen, outcome: Ok(()), hints_follow: false })
+    CampaignEvent::Scanned(ScanAnswer { seen, outcome: Ok(()), hints_follow: false })
 }
 
 fn scanned_with_hints(slots: impl IntoIterator<Item = Slot>) -> CampaignEvent {
     let CampaignEvent::Scanned(scanned) = scanned(slots) else { unreachable!("it is a scan") };
-    CampaignEvent::Scanned(Scanned { hints_follow: true, ..scanned })
+    CampaignEvent::Scanned(ScanAnswer { hints_follow: true, ..scanned })
 }
 
 fn failed(failure: ReadError) -> CampaignEvent {
-    CampaignEvent::Scanned(Scanned { seen: Vec::new(), outcome: Err(failure), hints_follow: false })
+    CampaignEvent::Scanned(ScanAnswer { seen: Vec::new(), outcome: Err(failure), hints_follow: false })
 }
 
 #[derive(Debug, Default)]

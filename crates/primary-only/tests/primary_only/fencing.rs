@@ -6,7 +6,7 @@ use ielections::testing::mock::{
     Fault::{Hang, LostAnswer, NotApplied},
     Verb::{FenceState, WriteDocuments},
 };
-use primary_only::{Deposed, LeadError, Outcome, StateError, Unavailable};
+use primary_only::{LeadError, LeaderReplaced, Outcome, StateError, Unavailable};
 
 /// Shows I2.
 #[test]
@@ -37,7 +37,7 @@ fn refused_write_of_a_deposed_leader_ends_its_term_at_once() {
         process.probe.go.give("deposed");
         // The test does not cancel `stop`.
         let led = (&mut term.led).await.unwrap();
-        assert_eq!(led, Err(LeadError::Deposed(Deposed { current: None })));
+        assert_eq!(led, Err(LeadError::Deposed(LeaderReplaced { current: None })));
         assert!(matches!(other.completed().await, Outcome::Interrupted));
         assert!(matches!(process.service.get_all().await, Err(Unavailable::NotLeader)));
         assert_eq!(process.probe.journal.count("x is deposed"), 3);
@@ -150,7 +150,7 @@ fn interrupted_run_may_still_write_its_document() {
             cx.stop.cancelled().await;
             let next = cx.state.doc().next();
             cx.state.update(next).await?;
-            Err(primary_only::Interrupted.into())
+            Err(primary_only::TermInterrupted.into())
         });
         let term = process.lead().await;
         process.persisted("x").await;

@@ -30,7 +30,7 @@ fn record_is_not_released_before_the_last_instance_has_ended() {
                 cx.state.insert().await?;
                 cx.stop.cancelled().await;
                 vvm_clock::Clock::sleep(&clock, std::time::Duration::from_secs(5)).await;
-                Err(primary_only::Interrupted.into())
+                Err(primary_only::TermInterrupted.into())
             }
         });
         let vvm = launch(&process);
@@ -76,7 +76,7 @@ async fn leave_a_deaf_instance(process: &Process) -> Handle<Probe> {
     process.probe.act("x", |mut cx, probe| async move {
         cx.state.insert().await?;
         probe.go.wait("end").await;
-        Err(primary_only::Interrupted.into())
+        Err(primary_only::TermInterrupted.into())
     });
     let term = process.lead().await;
     let instance = process.persisted("x").await;

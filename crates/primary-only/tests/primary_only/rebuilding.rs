@@ -23,7 +23,7 @@ fn recreate_instance_on_step_up() {
             cx.state.update(next).await?;
             probe.journal.write("x took a step");
             cx.stop.cancelled().await;
-            Err(primary_only::Interrupted.into())
+            Err(primary_only::TermInterrupted.into())
         });
         for number in 0..3 {
             let term = process.lead().await;

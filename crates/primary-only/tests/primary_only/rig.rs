@@ -13,8 +13,8 @@ use ielections::{
     },
 };
 use primary_only::{
-    BoxError, Handle, Interrupted, LeadError, Others, PrepareContext, Registry, RegistryBuilder,
-    RegistryConfig, RunContext, Service, ServiceHandle, ServiceState, Task,
+    BoxError, ExistingTasks, Handle, LeadError, PrepareContext, Registry, RegistryBuilder, RegistryConfig,
+    RunContext, Service, ServiceHandle, ServiceState, Task, TermInterrupted,
 };
 use serde::{Deserialize, Serialize};
 use std::{
@@ -258,7 +258,7 @@ impl Probe {
 pub(crate) async fn hold(mut cx: RunContext<Steps>) -> Result<(), BoxError> {
     cx.state.insert().await?;
     cx.stop.cancelled().await;
-    Err(Interrupted.into())
+    Err(TermInterrupted.into())
 }
 
 #[async_trait]
@@ -278,7 +278,12 @@ impl Service for Probe {
         }
     }
 
-    fn conflicts(&self, _: &String, doc: &Steps, mut others: Others<'_, Self>) -> Result<(), BoxError> {
+    fn conflicts(
+        &self,
+        _: &String,
+        doc: &Steps,
+        mut others: ExistingTasks<'_, Self>,
+    ) -> Result<(), BoxError> {
         match others.find(|(_, other)| other.request == "alone" || doc.request == "alone") {
             Some((id, _)) => Err(format!("{id} is there").into()),
             None => Ok(()),

@@ -2,7 +2,7 @@
 
 use crate::rig::{Steps, run};
 use ielections::{Candidacy, Elections, Holder, Terms, Ttl, testing::MockTtlStorage};
-use primary_only::{Interrupted, LeadError, NotPersisted, Outcome};
+use primary_only::{LeadError, NotPersisted, Outcome, TermInterrupted};
 use std::sync::Arc;
 
 #[test]
@@ -13,7 +13,7 @@ fn instance_completes_in_the_term_after_an_interruption() {
             cx.state.insert().await?;
             tokio::select! {
                 biased;
-                () = cx.stop.cancelled() => return Err(Interrupted.into()),
+                () = cx.stop.cancelled() => return Err(TermInterrupted.into()),
                 () = probe.go.wait("x") => {}
             }
             Ok(cx.state.delete().await?)
@@ -38,7 +38,7 @@ fn step_down_before_persisted() {
         let process = cluster.process("a");
         process.probe.act("x", |cx, _| async move {
             cx.stop.cancelled().await;
-            Err(Interrupted.into())
+            Err(TermInterrupted.into())
         });
         let first = process.lead().await;
         let instance = process.new_instance("x").await;
@@ -61,7 +61,7 @@ fn instance_that_still_waits_when_the_term_ends_is_never_run() {
             cx.state.insert().await?;
             cx.state.delete().await?;
             cx.stop.cancelled().await;
-            Err(Interrupted.into())
+            Err(TermInterrupted.into())
         });
         let term = process.lead().await;
         process.persisted("x").await;

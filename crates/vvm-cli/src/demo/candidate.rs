@@ -3,7 +3,7 @@
 use super::{
     DemoCandidateArgs,
     checks::Moments,
-    worker::{Line, Log, WorkPeriod},
+    worker::{Log, WorkPeriod, WorkerLine},
 };
 use crate::{announce::say, exit, leadership::is_ours};
 use ielections::Ttl;
@@ -20,18 +20,18 @@ use std::{
     process::{Command, ExitCode, Stdio},
 };
 use vvm_clock::Instant;
-use vvm_containment::{Ended, Family, OWN_BINARY};
+use vvm_containment::{Family, OWN_BINARY, ProcessEnd};
 
 pub(super) const NAME: &str = "demo";
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Done {
+pub(super) enum CandidateEnd {
     Crashed,
     AskedToStop,
     HostStopped,
 }
 
-impl Done {
+impl CandidateEnd {
     pub(super) fn text(self) -> &'static str {
         match self {
             Self::Crashed => "kill -9 of guardian, host and worker, as in a crash",
@@ -46,7 +46,7 @@ pub(super) struct Candidate {
     pub(super) name: &'static str,
     files: PathBuf,
     pub(super) guardian: Option<Pid>,
-    done: Option<Done>,
+    done: Option<CandidateEnd>,
     /// The host that was stopped, readable once it is dead.
     pub(super) host: Option<OwnedFd>,
     messages: Log,
@@ -78,32 +78,34 @@ impl Candidate {
         Ok(guardian)
     }
 
-    pub(super) fn signal(&mut self, family: &Family, done: Done) {
+    pub(super) fn signal(&mut self, family: &Family, done: CandidateEnd) {
         self.done = Some(done);
         let Some(guardian) = self.guardian else { return };
         let host = || family.children_of(guardian).into_iter();
         let all = || family.tree_of(guardian).into_iter();
         let (members, signal) = match done {
             // The host goes first: it would release the record if it saw one of the others go.
-            Done::Crashed => (host().chain(all()).collect::<Vec<_>>(), Signal::KILL),
-            Done::HostStopped => (host().collect(), Signal::STOP),
-            Done::AskedToStop => (all().take(1).collect(), Signal::TERM),
+            CandidateEnd::Crashed => (host().chain(all()).collect::<Vec<_>>(), Signal::KILL),
+            CandidateEnd::HostStopped => (host().collect(), Signal::STOP),
+            CandidateEnd::AskedToStop => (all().take(1).collect(), Signal::TERM),
         };
         for member in members {
-            self.host = family.pin(member).ok().filter(|_| done == Done::HostStopped);
+            self.host = family.pin(member).ok().filter(|_| done == CandidateEnd::HostStopped);
             let _ = family.signal(member, signal);
         }
     }
 
     /// Returns whether the `vvm run` may end in this way after what the demo did to it.
-    pub(super) fn should_end(&self, ended: Ended) -> bool {
+    pub(super) fn should_end(&self, ended: ProcessEnd) -> bool {
         match self.done {
             // A guardian that sees its host's end before its own signal exits first.
-            Some(Done::Crashed) => true,
+            Some(CandidateEnd::Crashed) => true,
             // The status of a host that was killed.
-            Some(Done::HostStopped) => ended == Ended::Exited(137),
+            Some(CandidateEnd::HostStopped) => ended == ProcessEnd::Exited(137),
             // The status of its worker; without one, the signal.
-            Some(Done::AskedToStop) => [Ended::Exited(0), Ended::Signalled(15)].contains(&ended),
+            Some(CandidateEnd::AskedToStop) => {
+                [ProcessEnd::Exited(0), ProcessEnd::Signalled(15)].contains(&ended)
+            }
             None => false,
         }
     }
@@ -116,7 +118,7 @@ impl Candidate {
         let mut said = messages.collect::<Vec<_>>();
         for line in self.log.new_lines()? {
             // A damaged line would hide work.
-            let line = Line::from_text(&line).ok_or(io::ErrorKind::InvalidData)?;
+            let line = WorkerLine::from_text(&line).ok_or(io::ErrorKind::InvalidData)?;
             if WorkPeriod::add(&mut self.work, self.name, line) {
                 said.push(format!("its worker begins (process {})", line.worker));
             }
@@ -127,7 +129,7 @@ impl Candidate {
     /// Notes that the `vvm run` has ended, and what its guardian has written about a stopped host.
     pub(super) fn end(&mut self, moments: &mut Moments) {
         self.guardian = None;
-        if self.done != Some(Done::HostStopped) {
+        if self.done != Some(CandidateEnd::HostStopped) {
             return;
         }
         let result = fs::read(self.files.with_extension("result")).unwrap_or_default();

@@ -40,7 +40,7 @@ pub(super) struct Results {
 }
 
 impl Results {
-    pub(super) fn of(moments: &Moments, work: &[WorkPeriod], ttl: Ttl, early: Option<&str>) -> Self {
+    pub(super) fn new(moments: &Moments, work: &[WorkPeriod], ttl: Ttl, early: Option<&str>) -> Self {
         let Moments { renewals, deadline, host_died: died, .. } = *moments;
         let next_after = |moment: Option<Instant>| {
             let first = |moment| work.iter().find(|period| period.first > moment).map(|period| period.first);
@@ -164,7 +164,7 @@ mod tests {
         workers: &[(&'static str, i32, u64, u64, u64)],
         early: Option<&str>,
     ) -> Results {
-        Results::of(moments, &work(workers), Ttl::new(Duration::from_secs(2)).unwrap(), early)
+        Results::new(moments, &work(workers), Ttl::new(Duration::from_secs(2)).unwrap(), early)
     }
 
     fn failing(results: &Results) -> Vec<usize> {

@@ -2,7 +2,7 @@
 
 use super::{
     DemoArgs, DemoError,
-    candidate::{Candidate, Done, NAME},
+    candidate::{Candidate, CandidateEnd, NAME},
     checks::{Moments, RENEWALS},
     worker::WorkPeriod,
 };
@@ -28,7 +28,7 @@ pub(super) struct Run<'a> {
     storage: &'a str,
     family: Family,
     signals: &'a mut Signals,
-    record: Record,
+    record: WatchedRecord,
     candidates: [Candidate; 3],
     moments: Moments,
     began: Instant,
@@ -44,7 +44,7 @@ impl<'a> Run<'a> {
         family: Family,
         signals: &'a mut Signals,
     ) -> Result<Self, DemoError> {
-        let record = Record::open(storage)?;
+        let record = WatchedRecord::open(storage)?;
         let least = record.storage.limits().min_ttl;
         if demo.ttl.get() < least {
             return Err(BeyondLimits::Ttl { ttl: demo.ttl, least }.into());
@@ -67,14 +67,14 @@ impl<'a> Run<'a> {
 
         // Right after a renewal, when the record has longest to stand.
         self.begin(3, "kill -9 of all processes of the leader, as if its machine died: a TTL must pass.")?;
-        let crashed = self.act(first, Done::Crashed)?;
+        let crashed = self.act(first, CandidateEnd::Crashed)?;
         self.moments.crashed = Some(crashed);
         let second = self.until("a leader after the crash", |run| run.leader_after(crashed))?;
         self.start(first)?;
         self.until("renewals after the crash", |run| run.renewed(2))?;
 
         self.begin(4, "The leader is asked to stop: its worker ends first, then the record is released.")?;
-        let asked = self.act(second, Done::AskedToStop)?;
+        let asked = self.act(second, CandidateEnd::AskedToStop)?;
         self.moments.asked_to_stop = Some(asked);
         let third = self.until("a leader after the clean stop", |run| run.leader_after(asked))?;
         self.until("the end of the leader that was asked to stop", |run| run.ended(&[second]))?;
@@ -90,7 +90,7 @@ impl<'a> Run<'a> {
             5,
             "The leader's host is stopped for ever. The kernel kills it before the next one leads.",
         )?;
-        let stopped = self.act(third, Done::HostStopped)?;
+        let stopped = self.act(third, CandidateEnd::HostStopped)?;
         self.moments.host_stopped = Some(stopped);
         self.until("the end of the leader that hangs", |run| run.ended(&[third]))?;
         self.until("a leader after the hang", |run| run.leader_after(stopped))?;
@@ -99,7 +99,7 @@ impl<'a> Run<'a> {
         self.begin(6, "All are asked to stop. Then the workers' own logs are compared.")?;
         let rest = (0..self.candidates.len()).filter(|place| *place != third).collect::<Vec<_>>();
         for place in &rest {
-            self.act(*place, Done::AskedToStop)?;
+            self.act(*place, CandidateEnd::AskedToStop)?;
         }
         self.until("the end of all", |run| run.ended(&rest))
     }
@@ -152,7 +152,7 @@ impl<'a> Run<'a> {
         Ok(self.tell(self.candidates[place].name, &format!("is started (vvm run, process {guardian})"))?)
     }
 
-    fn act(&mut self, place: usize, done: Done) -> Result<Instant, DemoError> {
+    fn act(&mut self, place: usize, done: CandidateEnd) -> Result<Instant, DemoError> {
         self.tell(self.candidates[place].name, done.text())?;
         // Before it is done: spans are measured from here.
         let now = SystemClock::read();
@@ -243,7 +243,7 @@ impl<'a> Run<'a> {
 }
 
 #[derive(Debug)]
-struct Record {
+struct WatchedRecord {
     runtime: Runtime,
     storage: ElectionsTtlStorage,
     key: ElectionKey,
@@ -253,7 +253,7 @@ struct Record {
     written: Instant,
 }
 
-impl Record {
+impl WatchedRecord {
     fn open(url: &str) -> Result<Self, DemoError> {
         let (runtime, clock) = (Builder::new_current_thread().build()?, Arc::new(SystemClock::start()?));
         let storage = runtime.block_on(vvm_storage::open(url, clock)).map_err(DemoError::failed)?;

@@ -30,13 +30,13 @@ const INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 const WIDTH: usize = 64;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Line {
+pub(super) struct WorkerLine {
     at: Instant,
     epoch: Epoch,
     pub(super) worker: Pid,
 }
 
-impl Line {
+impl WorkerLine {
     fn to_text(self) -> String {
         let Self { at, epoch, worker } = self;
         let text = format!("{} {epoch} {worker}", at.as_nanos());
@@ -66,7 +66,7 @@ pub(crate) fn main(worker: &DemoWorkerArgs) -> ExitCode {
 fn work(log: &Path, epoch: Epoch) -> io::Result<()> {
     let mut log = File::options().append(true).open(log)?;
     let mut write = || {
-        let line = Line { at: SystemClock::read(), epoch, worker: getpid() };
+        let line = WorkerLine { at: SystemClock::read(), epoch, worker: getpid() };
         log.write_all(line.to_text().as_bytes())
     };
     // Before anything else: work that precedes the first line could overlap unseen.
@@ -114,8 +114,8 @@ pub(super) struct WorkPeriod {
 
 impl WorkPeriod {
     /// Adds a line of this candidate's log. Returns whether it begins a period of work.
-    pub(super) fn add(periods: &mut Vec<Self>, name: &'static str, line: Line) -> bool {
-        let Line { at, epoch, worker } = line;
+    pub(super) fn add(periods: &mut Vec<Self>, name: &'static str, line: WorkerLine) -> bool {
+        let WorkerLine { at, epoch, worker } = line;
         let same = |period: &&mut Self| (period.name, period.epoch, period.worker) == (name, epoch, worker);
         let known = periods.iter_mut().find(same);
         let is_new = known.is_none();
@@ -158,8 +158,8 @@ pub(super) mod tests {
         Epoch::new(1_795_243_929_000 + leader * 1_000).unwrap()
     }
 
-    fn line(millis: u64, leader: u64, worker: i32) -> Line {
-        Line { at: at(millis), epoch: epoch(leader), worker: Pid::from_raw(worker).unwrap() }
+    fn line(millis: u64, leader: u64, worker: i32) -> WorkerLine {
+        WorkerLine { at: at(millis), epoch: epoch(leader), worker: Pid::from_raw(worker).unwrap() }
     }
 
     /// Returns the work of workers with a line each millisecond: candidate, process, epoch, from, until.
@@ -180,8 +180,8 @@ pub(super) mod tests {
         let path = folder.path().join("A.log");
         let mut log = Log::create(&path).unwrap();
         let mut writer = File::options().append(true).open(&path).unwrap();
-        let longest = Line { at: Instant::from_nanos(u64::MAX), ..line(0, 1, i32::MAX) };
-        let longest = Line { epoch: Epoch::new(Epoch::MAX).unwrap(), ..longest };
+        let longest = WorkerLine { at: Instant::from_nanos(u64::MAX), ..line(0, 1, i32::MAX) };
+        let longest = WorkerLine { epoch: Epoch::new(Epoch::MAX).unwrap(), ..longest };
         for line in [longest, line(0, 1, 1)] {
             let text = line.to_text();
             assert_eq!((text.len(), 4096 % WIDTH), (WIDTH, 0));
@@ -189,10 +189,13 @@ pub(super) mod tests {
             assert!(log.new_lines().unwrap().is_empty());
             writer.write_all(&text.as_bytes()[9..]).unwrap();
             let lines = log.new_lines().unwrap();
-            assert_eq!(lines.iter().map(|text| Line::from_text(text)).collect::<Vec<_>>(), [Some(line)]);
+            assert_eq!(
+                lines.iter().map(|text| WorkerLine::from_text(text)).collect::<Vec<_>>(),
+                [Some(line)]
+            );
         }
         for damaged in [longest.to_text().replace(' ', "x"), longest.to_text()[1..].to_owned()] {
-            assert_eq!(Line::from_text(damaged.as_bytes()), None);
+            assert_eq!(WorkerLine::from_text(damaged.as_bytes()), None);
         }
     }
 

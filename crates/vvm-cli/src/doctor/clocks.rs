@@ -3,8 +3,8 @@
 //! Elections compare two readings of one clock on one machine, and rely on the clock rates of two machines
 //! within 10 % of each other. A machine alone can't tell how far its own hardware is off.
 
-use super::{Finding, Health};
-use crate::shown::Span;
+use super::{CheckResult, Health};
+use crate::shown::HumanDuration;
 use std::time::Duration;
 use vvm_clock::Readings;
 
@@ -18,11 +18,11 @@ const TOO_FAST: f64 = 100_000.0;
 /// How far a wall clock that is not set may drift in a short while.
 const STEP: Duration = Duration::from_millis(100);
 
-pub(super) fn clocks(before: &Readings, after: &Readings, newest_epoch: Option<u64>) -> [Finding; 2] {
+pub(super) fn clocks(before: &Readings, after: &Readings, newest_epoch: Option<u64>) -> [CheckResult; 2] {
     [rates(before, after), wall_clock(newest_epoch, after.wall)]
 }
 
-fn rates(before: &Readings, after: &Readings) -> Finding {
+fn rates(before: &Readings, after: &Readings) -> CheckResult {
     let since = |of: fn(&Readings) -> Duration| of(after).as_secs_f64() - of(before).as_secs_f64();
     let (boot, raw, wall) = (since(|at| at.boot), since(|at| at.raw), since(|at| at.wall));
     let suspended = boot - since(|at| at.monotonic);
@@ -30,7 +30,7 @@ fn rates(before: &Readings, after: &Readings) -> Finding {
     let rate = millionths(boot - suspended - raw);
     let doubt = millionths((before.spread + after.spread).as_secs_f64());
     let off = (rate.abs() - doubt).max(0.0);
-    let over = Span(after.boot - before.boot);
+    let over = HumanDuration(after.boot - before.boot);
     let measured = format!("{rate:+.0} ppm (±{doubt:.0}) against the hardware's counter, over {over}");
     let (health, says) = if off > TOO_FAST {
         let remedy = "elections allow 10 % between two machines: repair the clock source before it leads";
@@ -46,12 +46,12 @@ fn rates(before: &Readings, after: &Readings) -> Finding {
     } else {
         (Health::Good, format!("{measured}; elections allow 10 % between two machines"))
     };
-    Finding::new("clock rate", health, says).with("ppm", rate).with("ppm_doubt", doubt)
+    CheckResult::new("clock rate", health, says).with("ppm", rate).with("ppm_doubt", doubt)
 }
 
 /// Epochs are milliseconds of a wall clock, or larger. They depend on it only after a restore from a backup,
 /// where a clock that is far behind does not make them rise.
-fn wall_clock(newest: Option<u64>, now: Duration) -> Finding {
+fn wall_clock(newest: Option<u64>, now: Duration) -> CheckResult {
     let behind = newest.map(|newest| Duration::from_millis(newest).saturating_sub(now));
     let (health, says) = match behind {
         None => (Health::Good, "there is no epoch to compare it with".to_owned()),
@@ -65,7 +65,7 @@ fn wall_clock(newest: Option<u64>, now: Duration) -> Finding {
         }
         Some(_) => (Health::Good, "not behind the newest epoch".to_owned()),
     };
-    Finding::new("wall clock", health, says).with_duration("behind", behind.unwrap_or_default())
+    CheckResult::new("wall clock", health, says).with_duration("behind", behind.unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Findings about the storage, the machine's limits and containment, each with its remedy.
 
-use super::{DoctorArgs, Finding, Health};
+use super::{CheckResult, DoctorArgs, Health};
 use crate::contained::NotContained;
 use ielections::{
     Claim, Entropy as _, Entry, Epoch, Holder, Incarnation, OsEntropy, ReadError, Slot, Swap, Timing, Ttl,
@@ -9,7 +9,7 @@ use ielections::{
 use rustix::process::{Resource, getrlimit};
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use vvm_clock::{Clock, Instant, SystemWallClock, WallClock as _};
-use vvm_containment::{Containment, Level, Wanted};
+use vvm_containment::{Containment, Level, RequestedLevel};
 use vvm_host::operate::StorageInspector;
 use vvm_storage::{ClusterName, Description, ElectionKey, ElectionsTtlStorage, SlotNumber};
 
@@ -26,8 +26,8 @@ const FOR_BACKGROUND_PROCESSES: &str = "Choose --containment pidns if the comman
 pub(super) async fn examine(
     inspector: &StorageInspector,
     args: &DoctorArgs,
-    measured: &Measured,
-) -> Result<(Vec<Finding>, Option<u64>), ReadError> {
+    measured: &MeasuredTrips,
+) -> Result<(Vec<CheckResult>, Option<u64>), ReadError> {
     let storage = &inspector.storage;
     let (settled, keys) = inspector.keys().await?;
     let slots = storage.scan(&keys).await?;
@@ -41,7 +41,7 @@ pub(super) async fn examine(
     };
     let location = storage.opened().map(|opened| opened.location);
     let says = software.iter().chain(&location).chain([&slots]).cloned().collect::<Vec<_>>().join("; ");
-    let shown = Finding::new("storage", health, says).with("software", software).with("held", held);
+    let shown = CheckResult::new("storage", health, says).with("software", software).with("held", held);
     let shown = shown.with("location", location);
     let mut findings = vec![shown.with("slots", settled.map(NonZeroU32::get))];
     findings.extend(settings(described));
@@ -51,13 +51,13 @@ pub(super) async fn examine(
     Ok((findings, newest))
 }
 
-fn settings(described: Result<Description, ReadError>) -> Option<Finding> {
+fn settings(described: Result<Description, ReadError>) -> Option<CheckResult> {
     const ABOUT: &str = "settings";
     let described = match described {
         Ok(described) if described.settings.is_empty() && described.concerns.is_empty() => return None,
         Ok(described) => described,
         Err(refusal) => {
-            return Some(Finding::new(ABOUT, Health::Caution, format!("can't be read: {refusal}")));
+            return Some(CheckResult::new(ABOUT, Health::Caution, format!("can't be read: {refusal}")));
         }
     };
     let settings = described.settings.iter().map(|(name, value)| format!("{name} {value}"));
@@ -66,29 +66,29 @@ fn settings(described: Result<Description, ReadError>) -> Option<Finding> {
         sentences.insert(0, settings.collect::<Vec<_>>().join(", "));
     }
     let health = if described.concerns.is_empty() { Health::Good } else { Health::Caution };
-    let finding = Finding::new(ABOUT, health, sentences.join(". ")).with("concerns", described.concerns);
+    let finding = CheckResult::new(ABOUT, health, sentences.join(". ")).with("concerns", described.concerns);
     let named = described.settings.into_iter().map(|(name, value)| (name.replace([' ', '-'], "_"), value));
     Some(named.fold(finding, |finding, (name, value)| finding.with(&name, value)))
 }
 
-fn trips(about: &'static str, trips: &Trips) -> Finding {
+fn trips(about: &'static str, trips: &Trips) -> CheckResult {
     let quantiles = [50, 90, 99, 100].map(|percent| trips.quantile(percent));
     let [median, ninety, slow, slowest] = quantiles;
     let count = trips.count();
     let says =
         format!("{count} trips: p50 {median:.1?}, p90 {ninety:.1?}, p99 {slow:.1?}, slowest {slowest:.1?}");
     let finding = match &trips.failure {
-        Some(failure) if count == 0 => Finding::new(about, Health::Problem, format!("failed: {failure}")),
-        Some(failure) => Finding::new(about, Health::Problem, format!("failed: {failure} ({says})")),
-        None => Finding::new(about, Health::Good, says),
+        Some(failure) if count == 0 => CheckResult::new(about, Health::Problem, format!("failed: {failure}")),
+        Some(failure) => CheckResult::new(about, Health::Problem, format!("failed: {failure} ({says})")),
+        None => CheckResult::new(about, Health::Good, says),
     };
     let named = ["p50", "p90", "p99", "slowest"].into_iter().zip(quantiles);
     let finding = finding.with("count", count);
     named.fold(finding, |finding, (name, duration)| finding.with_duration(name, duration))
 }
 
-fn margins(least: Duration, args: &DoctorArgs, writes: &Trips) -> Finding {
-    let timing = Timing::of(args.ttl);
+fn margins(least: Duration, args: &DoctorArgs, writes: &Trips) -> CheckResult {
+    let timing = Timing::new(args.ttl);
     let attempt = timing.attempt_timeout();
     let seconds = |at: Instant| at.since(Instant::ORIGIN);
     let (loss, kill) = (seconds(timing.loss_at(Instant::ORIGIN)), seconds(timing.kill_at(Instant::ORIGIN)));
@@ -117,15 +117,15 @@ fn margins(least: Duration, args: &DoctorArgs, writes: &Trips) -> Finding {
         ),
         Some(fits) => (Health::Good, format!("{usual}, which a slow write fits into {fits:.0} times")),
     };
-    let finding = Finding::new("margins", health, says).with("fits", fits);
+    let finding = CheckResult::new("margins", health, says).with("fits", fits);
     finding.with_duration("attempt", attempt).with_duration("loss", loss).with_duration("kill", kill)
 }
 
-pub(super) fn containment() -> Finding {
+pub(super) fn containment() -> CheckResult {
     let mut figures = serde_json::Map::new();
     let mut said = Vec::new();
     for level in [Level::Guardian, Level::ControlGroup, Level::PidNamespace] {
-        let refusal = match Containment::establish(Wanted::Exactly(level)) {
+        let refusal = match Containment::establish(RequestedLevel::Exactly(level)) {
             Ok(containment) => {
                 containment.dissolve();
                 None
@@ -144,10 +144,10 @@ pub(super) fn containment() -> Finding {
     }
     let has_any = figures.get("guardian").is_some_and(|had| had == true);
     let health = if has_any { Health::Good } else { Health::Problem };
-    Finding::new("containment", health, says).with("levels", figures)
+    CheckResult::new("containment", health, says).with("levels", figures)
 }
 
-pub(super) fn limits() -> Finding {
+pub(super) fn limits() -> CheckResult {
     let limit = getrlimit(Resource::Nofile).current;
     let (health, says) = match limit {
         Some(limit) if limit < FILES => {
@@ -156,7 +156,7 @@ pub(super) fn limits() -> Finding {
         Some(limit) => (Health::Good, format!("{limit} open files")),
         None => (Health::Good, "unlimited open files".into()),
     };
-    Finding::new("limits", health, says).with("open_files", limit)
+    CheckResult::new("limits", health, says).with("open_files", limit)
 }
 
 const TRIALS: usize = 50;
@@ -177,7 +177,7 @@ pub(super) struct Trips {
 }
 
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(super) struct Measured {
+pub(super) struct MeasuredTrips {
     pub(super) reads: Trips,
     pub(super) writes: Trips,
 }
@@ -193,7 +193,7 @@ impl Trips {
         self.took.get(rank - 1).copied().unwrap_or_default()
     }
 
-    fn of(mut took: Vec<Duration>, failure: Option<String>) -> Self {
+    fn from_samples(mut took: Vec<Duration>, failure: Option<String>) -> Self {
         took.sort_unstable();
         Self { took, failure }
     }
@@ -203,7 +203,7 @@ pub(super) async fn measure(
     storage: &ElectionsTtlStorage,
     clock: &Arc<dyn Clock>,
     args: &DoctorArgs,
-) -> Measured {
+) -> MeasuredTrips {
     let first = record(1);
     let read = async || storage.get(&first).await.map(drop).map_err(|failure| failure.to_string());
     let reads = repeat(clock, read).await;
@@ -228,7 +228,7 @@ pub(super) async fn measure(
         }
         Err(failure) => Trips { took: Vec::new(), failure: Some(failure) },
     };
-    Measured { reads, writes }
+    MeasuredTrips { reads, writes }
 }
 
 async fn repeat(clock: &Arc<dyn Clock>, mut call: impl AsyncFnMut() -> Result<(), String>) -> Trips {
@@ -236,14 +236,14 @@ async fn repeat(clock: &Arc<dyn Clock>, mut call: impl AsyncFnMut() -> Result<()
     for _ in 0..TRIALS {
         let sent = clock.now();
         if let Err(failure) = call().await {
-            return Trips::of(took, Some(failure));
+            return Trips::from_samples(took, Some(failure));
         }
         took.push(sent.until(clock.now()));
         if began.until(clock.now()) > ENOUGH {
             break;
         }
     }
-    Trips::of(took, None)
+    Trips::from_samples(took, None)
 }
 
 fn record(number: u32) -> ElectionKey {
@@ -288,7 +288,7 @@ mod tests {
     #[test]
     fn settings_are_listed_and_a_concern_is_a_caution() {
         assert_eq!(settings(Ok(Description::default())), None);
-        let described = Description::of("Database 1").with("journal mode", "wal");
+        let described = Description::new("Database 1").with("journal mode", "wal");
         let told = settings(Ok(described.clone())).unwrap();
         assert_eq!((told.health, &*told.says), (Health::Good, "journal mode wal"));
         assert_eq!(told.figures["journal_mode"], "wal");
@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn quantiles_are_of_the_nearest_rank() {
-        let trips = Trips::of((1..=50).rev().map(Duration::from_millis).collect(), None);
+        let trips = Trips::from_samples((1..=50).rev().map(Duration::from_millis).collect(), None);
         let quantiles = [1, 50, 90, 99, 100].map(|percent| trips.quantile(percent).as_millis());
         assert_eq!(quantiles, [1, 25, 45, 50, 50]);
         assert_eq!(Trips::default().quantile(99), Duration::ZERO);

@@ -9,7 +9,7 @@ use crate::{
     announce::{self, say},
     args::STAGE_DEMOTE,
     contained::conclude,
-    leadership::{Leadership, Leading, ToGuardian, Told},
+    leadership::{HostReport, Leadership, RecordId, ToGuardian},
     release,
     settings::HANDED_ON,
 };
@@ -30,7 +30,7 @@ use std::{
     time::Duration,
 };
 use vvm_clock::{Instant, SystemClock};
-use vvm_containment::{Note, NoteLink, Signals, ends_by};
+use vvm_containment::{DeathNotice, NoteLink, Signals, ends_by};
 use vvm_deadman::KernelTimer;
 use vvm_host::operate::{HostEnd, ResourceLimit, way_out};
 
@@ -77,7 +77,7 @@ impl Demoter {
 
     /// Sends a message. Waits only for the end of a demoter that missed one, as [`kill`] does: such a demoter might
     /// release the record without a demotion.
-    pub(super) fn tell(&self, message: ToDemoter) {
+    pub(super) fn report(&self, message: ToDemoter) {
         self.send(message, |link, note| link.tell(note));
     }
 
@@ -92,7 +92,7 @@ impl Demoter {
         }
     }
 
-    fn send(&self, message: ToDemoter, send: impl FnOnce(&NoteLink, Note) -> bool) {
+    fn send(&self, message: ToDemoter, send: impl FnOnce(&NoteLink, DeathNotice) -> bool) {
         let mut process = self.process();
         let Process::Runs(child, link) = &mut *process else { return };
         if send(link, message.into()) {
@@ -111,11 +111,11 @@ impl Demoter {
 
     /// Sends that a claim is about to be sent, or that no record stands. Starts another process before a claim
     /// if the last one was lost: nothing is led yet, so it misses nothing.
-    pub(super) fn tell_claim(&self, claim: Option<Leading>) {
+    pub(super) fn tell_claim(&self, claim: Option<RecordId>) {
         if claim.is_some() {
             self.restart_if_lost();
         }
-        self.tell(ToDemoter::Host(ToGuardian::Claim(claim)));
+        self.report(ToDemoter::Host(ToGuardian::Claim(claim)));
     }
 
     fn restart_if_lost(&self) {
@@ -168,7 +168,7 @@ pub(super) enum Hook {
 }
 
 impl Hook {
-    fn of(number: u64) -> Option<Self> {
+    fn from_number(number: u64) -> Option<Self> {
         [Self::OnLead, Self::OnLoss].into_iter().find(|hook| *hook as u64 == number)
     }
 }
@@ -176,7 +176,7 @@ impl Hook {
 /// Kinds below are those of [`ToGuardian`].
 const OWN: u8 = 64;
 
-impl From<ToDemoter> for Note {
+impl From<ToDemoter> for DeathNotice {
     fn from(message: ToDemoter) -> Self {
         let (kind, first, second) = match message {
             ToDemoter::Host(message) => return message.into(),
@@ -193,14 +193,14 @@ impl From<ToDemoter> for Note {
 }
 
 impl ToDemoter {
-    fn read(note: Note) -> Option<Self> {
+    fn read(note: DeathNotice) -> Option<Self> {
         let [first, second, ..] = note.words;
         Some(match note.kind.checked_sub(OWN) {
             None => Self::Host(ToGuardian::read(note)?),
             Some(0) => Self::Deadline((first == 1).then(|| Instant::from_nanos(second))),
-            Some(1) => Self::Starts(Hook::of(first)?),
-            Some(2) => Self::Runs(Hook::of(first)?, Pid::from_raw(i32::try_from(second).ok()?)?),
-            Some(3) => Self::Ended(Hook::of(first)?, second == 1),
+            Some(1) => Self::Starts(Hook::from_number(first)?),
+            Some(2) => Self::Runs(Hook::from_number(first)?, Pid::from_raw(i32::try_from(second).ok()?)?),
+            Some(3) => Self::Ended(Hook::from_number(first)?, second == 1),
             Some(_) => return None,
         })
     }
@@ -229,7 +229,7 @@ pub(crate) fn main(args: &ElectArgs) -> ExitCode {
 
 #[derive(Default, Debug)]
 pub(super) struct Demotion {
-    told: Told,
+    told: HostReport,
     deadline: Option<Instant>,
     running: Running,
     /// How its on-loss hook has ended. `Some(true)` also before its on-lead hook is started.
@@ -338,7 +338,7 @@ fn end(group: Pid, leader: OwnedFd) -> bool {
 
 /// Runs the on-loss hook. Returns why it is no attestation. It has its time even past the end of the lease: a
 /// demotion that is cut off helps neither this machine nor the next leader.
-fn run_on_loss(args: &ElectArgs, led: Leading) -> Result<(), String> {
+fn run_on_loss(args: &ElectArgs, led: RecordId) -> Result<(), String> {
     let ElectArgs { candidate, on_loss, hook_timeout, .. } = args;
     let name = candidate.name.as_str();
     say!("{name} slot {}: vvm elect is dead; running the on-loss hook", led.slot);
@@ -406,7 +406,7 @@ mod tests {
     #[test]
     fn every_message_survives_its_note() {
         let incarnation = Incarnation::from_bytes(std::array::from_fn(|place| place as u8));
-        let leading = Leading { slot: u32::MAX, epoch: Epoch::new(Epoch::MAX).unwrap(), incarnation };
+        let leading = RecordId { slot: u32::MAX, epoch: Epoch::new(Epoch::MAX).unwrap(), incarnation };
         let mut messages = vec![
             ToDemoter::Host(ToGuardian::Claim(None)),
             ToDemoter::Host(ToGuardian::Leading(leading)),
@@ -420,7 +420,7 @@ mod tests {
         for message in messages {
             assert_eq!(ToDemoter::read(message.into()), Some(message));
         }
-        assert_eq!(ToDemoter::read(Note { kind: OWN + 4, words: [0; 4] }), None);
+        assert_eq!(ToDemoter::read(DeathNotice { kind: OWN + 4, words: [0; 4] }), None);
     }
 
     fn args(on_loss: &str) -> ElectArgs {
@@ -430,9 +430,9 @@ mod tests {
         ElectArgs::from_arg_matches(&described.get_matches_from(words)).unwrap()
     }
 
-    fn led() -> Leading {
+    fn led() -> RecordId {
         let incarnation = Incarnation::from_bytes([5; 16]);
-        Leading { slot: 1, epoch: Epoch::new(7).unwrap(), incarnation }
+        RecordId { slot: 1, epoch: Epoch::new(7).unwrap(), incarnation }
     }
 
     /// Returns what the demoter knows of a leader that has run its on-lead hook and then sent these messages.

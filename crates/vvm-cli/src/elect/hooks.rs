@@ -27,7 +27,7 @@ use std::{
     time::Duration,
 };
 use tokio::sync::oneshot;
-use vvm_clock::{Alarm, Instant, Span, SystemClock};
+use vvm_clock::{Alarm, DisplayDuration, Instant, SystemClock};
 use vvm_deadman::{Subject, Trigger};
 use vvm_host::{
     operate::ResourceLimit,
@@ -170,7 +170,7 @@ impl Hooks {
         leadership: &Leadership,
         environment: Vec<(OsString, OsString)>,
     ) -> Result<(), HookError> {
-        self.demoter.tell(ToDemoter::Host(ToGuardian::Leading(leadership.into())));
+        self.demoter.report(ToDemoter::Host(ToGuardian::Leading(leadership.into())));
         self.run(Some(environment)).await
     }
 
@@ -182,12 +182,12 @@ impl Hooks {
 
     async fn run(&self, led_in: Option<Vec<(OsString, OsString)>>) -> Result<(), HookError> {
         let (done, outcome) = oneshot::channel();
-        self.inbox.order(Order::Run { led_in, done });
+        self.inbox.order(HookOrder::Run { led_in, done });
         outcome.await.unwrap_or(Err(HookError::Overtaken))
     }
 
     pub(super) fn end(&self) {
-        self.inbox.order(Order::End);
+        self.inbox.order(HookOrder::End);
     }
 }
 
@@ -224,7 +224,7 @@ impl HookThread {
                 self.die();
             }
             match self.inbox.take() {
-                Some(Order::Run { led_in, done }) => {
+                Some(HookOrder::Run { led_in, done }) => {
                     let outcome = match led_in {
                         Some(environment) => {
                             let outcome = self.run(Hook::OnLead, &environment);
@@ -236,7 +236,7 @@ impl HookThread {
                     // A caller that has gone sends another order.
                     let _ = done.send(outcome);
                 }
-                Some(Order::End) => return,
+                Some(HookOrder::End) => return,
                 None => self.wait(None, true),
             }
         }
@@ -261,9 +261,9 @@ impl HookThread {
     }
 
     fn run(&self, hook: Hook, environment: &[(OsString, OsString)]) -> Result<(), HookError> {
-        self.demoter.tell(ToDemoter::Starts(hook));
+        self.demoter.report(ToDemoter::Starts(hook));
         let outcome = self.run_to_end(hook, environment);
-        self.demoter.tell(ToDemoter::Ended(hook, outcome.is_ok()));
+        self.demoter.report(ToDemoter::Ended(hook, outcome.is_ok()));
         outcome
     }
 
@@ -303,7 +303,7 @@ impl HookThread {
                  D), as in a file system whose server does not answer. vvm elect continues without it",
                 self.args.candidate.name,
                 hook.id(),
-                Span(KILLED)
+                DisplayDuration(KILLED)
             );
         }
     }
@@ -330,7 +330,7 @@ pub(super) enum HookError {
     System(Errno),
     #[error("ended with {0}")]
     Failed(ExitStatus),
-    #[error("took longer than --hook-timeout {} and was killed", Span(*.0))]
+    #[error("took longer than --hook-timeout {} and was killed", DisplayDuration(*.0))]
     TooLong(Duration),
     #[error("was killed because the leadership ended")]
     Overtaken,
@@ -343,7 +343,7 @@ impl HookError {
 }
 
 #[derive(Debug)]
-enum Order {
+enum HookOrder {
     /// Run the on-lead hook in this environment; without one, the on-loss hook, after a running hook is killed.
     Run {
         led_in: Option<Vec<(OsString, OsString)>>,
@@ -354,14 +354,14 @@ enum Order {
 
 #[derive(Debug)]
 struct Inbox {
-    state: Mutex<State>,
+    state: Mutex<HookQueue>,
     wake: OwnedFd,
     timer: Alarm,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    orders: VecDeque<Order>,
+struct HookQueue {
+    orders: VecDeque<HookOrder>,
     deadline: Option<Instant>,
 }
 
@@ -371,20 +371,20 @@ impl Inbox {
         Ok(Self { state: Mutex::default(), wake, timer: Alarm::new()? })
     }
 
-    fn order(&self, order: Order) {
+    fn order(&self, order: HookOrder) {
         self.state().orders.push_back(order);
         // An eventfd takes a one unless it stands at 2^64 - 2 (eventfd(2)).
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
     }
 
-    fn take(&self) -> Option<Order> {
+    fn take(&self) -> Option<HookOrder> {
         // First: an order that comes after this makes it readable again.
         let _ = rustix::io::read(&self.wake, &mut [0; 8]);
         self.state().orders.pop_front()
     }
 
     fn is_impatient(&self) -> bool {
-        matches!(self.state().orders.front(), Some(Order::Run { led_in: None, .. } | Order::End))
+        matches!(self.state().orders.front(), Some(HookOrder::Run { led_in: None, .. } | HookOrder::End))
     }
 
     fn set_deadline(&self, deadline: Option<Instant>) {
@@ -397,7 +397,7 @@ impl Inbox {
         self.state().deadline.is_some_and(|at| now >= at)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, HookQueue> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -407,7 +407,7 @@ impl Inbox {
 impl Trigger for Hooks {
     fn set_earliest(&self, earliest: Option<(Instant, &Subject)>) -> io::Result<()> {
         let earliest = earliest.map(|(at, _)| at);
-        self.demoter.tell(ToDemoter::Deadline(earliest));
+        self.demoter.report(ToDemoter::Deadline(earliest));
         self.inbox.set_deadline(earliest);
         Ok(())
     }

@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use rustix::process::Signal;
 use std::{ffi::OsString, num::NonZeroU32, path::PathBuf, time::Duration};
 use vvm_cli::warm::machine::AfterStop;
-use vvm_containment::{HelperLines, Level, Wanted, signal_named};
+use vvm_containment::{HelperLines, Level, RequestedLevel, signal_named};
 
 /// Run a command only while this process leads.
 ///
@@ -126,7 +126,7 @@ pub(crate) enum ContainmentLevel {
     Pidns,
 }
 
-impl From<ContainmentLevel> for Wanted {
+impl From<ContainmentLevel> for RequestedLevel {
     fn from(level: ContainmentLevel) -> Self {
         match level {
             ContainmentLevel::Auto => Self::Auto,

@@ -5,7 +5,7 @@ use super::{
     args::{OnExit, RunArgs, WorkArgs},
     control::{Control, GuardianSilent},
     health,
-    outcome::{Cause, LeadershipRun, WorkEnd, Worked},
+    outcome::{Cause, FinishedWork, LeadershipRun, WorkEnd},
 };
 use crate::{
     announce::say_text,
@@ -20,14 +20,14 @@ use rustix::process::Pid;
 use std::{ffi::OsString, os::fd::OwnedFd, pin::pin, sync::Arc, time::Duration};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use vvm_clock::{Clock, Instant, Span};
+use vvm_clock::{Clock, DisplayDuration, Instant};
 use vvm_containment::{
-    CommandSpec, Containment, Controls, Ended, Guardian, OnEvent, Starting, StopTimeouts, Supervised,
-    Supervision, Unproven, spawn,
+    CommandSpec, Containment, Controls, Guardian, OnEvent, ProcessEnd, Starting, StopTimeouts, Supervised,
+    Supervision, UnprovenKeeperEnd, spawn,
 };
 use vvm_host::{
     StopRequested,
-    status::{HostStatus, Idle, Role, WhyStopping},
+    status::{HostStatus, PendingRestart, Role, WhyStopping},
 };
 use vvm_orch::{BoxError, Service, ServiceContext, Work};
 use vvm_storage::ElectionKey;
@@ -112,7 +112,7 @@ impl CommandRunner {
     /// this process.
     pub(super) fn proven(
         &self,
-        supervised: Result<Supervised, Unproven>,
+        supervised: Result<Supervised, UnprovenKeeperEnd>,
         leadership: Option<&Leadership>,
     ) -> Supervised {
         supervised.unwrap_or_else(|unproven| {
@@ -158,7 +158,7 @@ impl LeadershipWork {
         let starter = &self.runner.starter;
         let starting = starter.start(&self.leadership, variables)?;
         let clock = Arc::clone(&self.runner.clock);
-        let mut supervision = Supervision::of(starting, clock, starter.timeouts(), controls);
+        let mut supervision = Supervision::new(starting, clock, starter.timeouts(), controls);
         match supervision.executed().await {
             Ok(()) => Ok(supervision),
             Err(refusal) => {
@@ -197,18 +197,19 @@ impl LeadershipWork {
             args.work.on_exit == OnExit::Restart && limit.is_none_or(|limit| restarts < limit)
         };
         let mut supervision = first;
-        let mut backoff = Backoff::of(&args.work);
+        let mut backoff = Backoff::from_args(&args.work);
         let mut restarts = 0_u32;
         loop {
             let began = clock.now();
             let last = self.supervise(supervision).await;
             match last.ended {
-                Some(Ended::Exited(status)) => self.runner.status.exited(status),
-                Some(Ended::Signalled(number)) => self.runner.status.exited(exit::by_signal(number)),
+                Some(ProcessEnd::Exited(status)) => self.runner.status.exited(status),
+                Some(ProcessEnd::Signalled(number)) => self.runner.status.exited(exit::by_signal(number)),
                 None => {}
             }
-            let asked =
-                args.stop_signal.is_some_and(|signal| last.ended == Some(Ended::Signalled(signal.as_raw())));
+            let asked = args
+                .stop_signal
+                .is_some_and(|signal| last.ended == Some(ProcessEnd::Signalled(signal.as_raw())));
             if last.by_itself && (asked || !restarts_after(restarts)) {
                 self.has_worked(last, WorkEnd::Finished);
                 return Ok(());
@@ -233,7 +234,7 @@ impl LeadershipWork {
             }
             restarts = restarts.saturating_add(1);
             let ended = last.ended.map(|ended| ended.to_string()).unwrap_or_default().into();
-            self.idles(Idle { number: restarts, limit, pause, ended });
+            self.idles(PendingRestart { number: restarts, limit, pause, ended });
             let stopped = tokio::select! {
                 biased;
                 () = self.stop.cancelled() => true,
@@ -273,7 +274,7 @@ impl LeadershipWork {
             }
         };
         let stop_signal = self.runner.args.stop_signal;
-        let may_be_marked = self.runner.once.is_some() && supervised.ended == Some(Ended::Exited(0));
+        let may_be_marked = self.runner.once.is_some() && supervised.ended == Some(ProcessEnd::Exited(0));
         let waits =
             (supervised.by_itself && may_be_marked) || supervised.stopped_unasked(stop_signal).is_some();
         if waits && asked_at == Instant::NEVER {
@@ -341,11 +342,11 @@ impl LeadershipWork {
             return;
         }
         let pre_stop = args.work.pre_stop.as_ref().map_or(Duration::ZERO, |_| args.work.pre_stop_timeout);
-        let longest = Span(args.stop_timeout.saturating_add(pre_stop));
+        let longest = DisplayDuration(args.stop_timeout.saturating_add(pre_stop));
         say_text!("{name} slot {slot}: stopping: up to {longest}; a second signal kills");
     }
 
-    pub(super) fn idles(&self, idle: Idle) {
+    pub(super) fn idles(&self, idle: PendingRestart) {
         let Leadership { name, slot, .. } = &self.leadership;
         say_text!("{name} slot {slot}: {idle}");
         self.runner.status.idles(idle);
@@ -353,7 +354,7 @@ impl LeadershipWork {
 
     fn has_worked(&self, last: Supervised, end: WorkEnd) {
         self.runner.status.work_ended(describe(&last));
-        let _ = self.runner.run.worked.set(Worked { last, end });
+        let _ = self.runner.run.worked.set(FinishedWork { last, end });
     }
 }
 
@@ -436,7 +437,7 @@ pub(super) struct Backoff {
 }
 
 impl Backoff {
-    pub(super) fn of(work: &WorkArgs) -> Self {
+    pub(super) fn from_args(work: &WorkArgs) -> Self {
         Self::new(work.restart_backoff, work.restart_backoff_max)
     }
 

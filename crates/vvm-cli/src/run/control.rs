@@ -4,7 +4,7 @@ use crate::{
     announce::{self, say},
     contained::NotStarted,
     leadership::{Activity, HostState, ToGuardian},
-    runtime::{Caught, Signals, asks_to_stop, ends_a_candidate},
+    runtime::{ReceivedSignal, Signals, asks_to_stop, ends_a_candidate},
 };
 use rustix::process::Signal;
 use std::{
@@ -17,11 +17,11 @@ use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 use vvm_clock::{Clock, Instant};
 use vvm_containment::{
-    ForwardedSignal, Guardian, Readable, Received, SignalForCommand, SignalSource, ToSupervisor,
+    ForwardedSignal, Guardian, LinkMessage, ReadableLink, SignalForCommand, SignalSource, ToSupervisor,
     terminal_is_gone,
 };
 use vvm_host::{
-    operate::{At, Request, StopRequests},
+    operate::{At, StopRequest, StopRequests},
     status::{HostStatus, Role, WhyStopping},
 };
 
@@ -71,15 +71,15 @@ impl Control {
         clock: Arc<dyn Clock>,
     ) -> io::Result<std::convert::Infallible> {
         let mut requests = StopRequests::default();
-        let guardian_socket = Readable::of(&guardian)?;
-        let signals_socket = Readable::of(&signals)?;
+        let guardian_socket = ReadableLink::new(&guardian)?;
+        let signals_socket = ReadableLink::new(&signals)?;
         let mut guardian_speaks = true;
         let mut terminal_may_be_gone_at = Instant::NEVER;
         loop {
             tokio::select! {
                 biased;
                 caught = signals_socket.find(|| signals.pending()) => {
-                    for Caught { signal, from_kernel, .. } in caught? {
+                    for ReceivedSignal { signal, from_kernel, .. } in caught? {
                         // The soft limit of this process. At the hard one the kernel kills.
                         let is_limit = from_kernel && signal == Signal::XCPU;
                         let signal = if is_limit { Signal::TERM } else { signal };
@@ -94,7 +94,7 @@ impl Control {
                     }
                 }
                 heard = guardian_socket.find(|| guardian.receive()), if guardian_speaks => match heard? {
-                    Received::Message(ToSupervisor::Signalled { signal, source }, _) => {
+                    LinkMessage::Message(ToSupervisor::Signalled { signal, source }, _) => {
                         let delivered = source == SignalSource::Terminal && signal != Signal::HUP;
                         let now = clock.now();
                         let for_us = !self.has_worker() && ends_a_candidate(signal);
@@ -109,11 +109,11 @@ impl Control {
                             }
                         }
                     }
-                    Received::Message(ToSupervisor::InForce(deadline), _) => {
+                    LinkMessage::Message(ToSupervisor::InForce(deadline), _) => {
                         self.in_force.send_replace(deadline);
                     }
-                    Received::Message(ToSupervisor::Begin { .. }, _) => {}
-                    Received::End => {
+                    LinkMessage::Message(ToSupervisor::Begin { .. }, _) => {}
+                    LinkMessage::End => {
                         guardian_speaks = false;
                         // The kernel closes the link before the guardian's end shows: a command that ends
                         // after this did not end by itself.
@@ -169,11 +169,11 @@ impl Control {
         asks_to_stop(signal) || self.stop_signal == Some(signal)
     }
 
-    fn asked_to_stop(&self, request: Request, now: Instant, signal: Signal, delivered: bool) {
+    fn asked_to_stop(&self, request: StopRequest, now: Instant, signal: Signal, delivered: bool) {
         match request {
-            Request::Stop => self.stop_by(now, signal, delivered),
-            Request::Echo => {}
-            Request::Kill => self.kill.cancel(),
+            StopRequest::Stop => self.stop_by(now, signal, delivered),
+            StopRequest::Echo => {}
+            StopRequest::Kill => self.kill.cancel(),
         }
     }
 

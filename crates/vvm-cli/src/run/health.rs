@@ -3,23 +3,23 @@
 use super::args::WorkArgs;
 use rustix::io::Errno;
 use std::{fmt, sync::Arc, time::Duration};
-use vvm_clock::{Clock, Span};
-use vvm_containment::{Ended, Helper, HelperError, Helpers};
+use vvm_clock::{Clock, DisplayDuration};
+use vvm_containment::{Helper, HelperError, Helpers, ProcessEnd};
 use vvm_host::{operate::ResourceLimit, status::HostStatus};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Unhealthy {
     check: String,
     failures: u32,
-    last: Failure,
+    last: HealthFailure,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-enum Failure {
-    #[error("no answer within {}", Span(*.0))]
+enum HealthFailure {
+    #[error("no answer within {}", DisplayDuration(*.0))]
     TimedOut(Duration),
     #[error("it {0}")]
-    Ended(Ended),
+    Ended(ProcessEnd),
     #[error("it could not be started: {}", ResourceLimit::from(*.0))]
     System(Errno),
 }
@@ -57,12 +57,12 @@ pub(super) async fn fails_checks(
     }
 }
 
-async fn look(helpers: &Helpers, clock: &Arc<dyn Clock>, timeout: Duration) -> Result<(), Failure> {
+async fn look(helpers: &Helpers, clock: &Arc<dyn Clock>, timeout: Duration) -> Result<(), HealthFailure> {
     match helpers.run(Helper::Check, clock, clock.now().after(timeout)).await {
-        Ok(Ended::Exited(0)) => Ok(()),
-        Ok(ended) => Err(Failure::Ended(ended)),
-        Err(HelperError::TooLong) => Err(Failure::TimedOut(timeout)),
-        Err(HelperError::System(cause)) => Err(Failure::System(cause)),
+        Ok(ProcessEnd::Exited(0)) => Ok(()),
+        Ok(ended) => Err(HealthFailure::Ended(ended)),
+        Err(HelperError::TooLong) => Err(HealthFailure::TimedOut(timeout)),
+        Err(HelperError::System(cause)) => Err(HealthFailure::System(cause)),
     }
 }
 
@@ -72,7 +72,8 @@ mod tests {
 
     #[test]
     fn check_that_cannot_fork_names_the_limit() {
-        let unhealthy = Unhealthy { check: "true".into(), failures: 1, last: Failure::System(Errno::AGAIN) };
+        let unhealthy =
+            Unhealthy { check: "true".into(), failures: 1, last: HealthFailure::System(Errno::AGAIN) };
         let text = unhealthy.to_string();
         assert!(text.contains("it could not be started: ") && text.contains("ulimit -u"), "{text}");
         assert!(!text.contains("operation would block"), "{text}");

@@ -11,10 +11,10 @@ use crate::{
 use clap::Args;
 use std::{sync::Arc, time::Duration};
 use vvm_clock::{SystemWallClock, WallClock as _};
-use vvm_containment::Ended;
+use vvm_containment::ProcessEnd;
 use vvm_host::{
-    once::{AttemptEnd, OnceWork, PastPeriod, PeriodError, PeriodWriter, Settled},
-    status::Idle,
+    once::{AttemptEnd, OnceWork, PastPeriod, PeriodError, PeriodOutcome, PeriodWriter},
+    status::PendingRestart,
 };
 use vvm_orch::BoxError;
 
@@ -92,15 +92,15 @@ impl LeadershipWork {
         runner.status.works();
         let of = |attempt| format!("period {}, attempt {attempt} of {}", args.period, args.attempts);
         let end = match writer.run(&Attempts { work: &self, args: &args }, &self.stop).await {
-            Ok(Settled::Nothing(decision)) => match OnceEnd::of(&decision, &args) {
+            Ok(PeriodOutcome::Nothing(decision)) => match OnceEnd::from_decision(&decision, &args) {
                 Some(end) => return self.runs_nothing(end),
                 None => return Ok(()),
             },
-            Ok(Settled::Stopped) => return Ok(()),
-            Ok(Settled::NotStarted(refusal)) => return Err(refusal),
-            Ok(Settled::Failed { attempt }) => OnceEnd::Failed(of(attempt)),
-            Ok(Settled::Marked) => OnceEnd::Marked(format!("period {} is done", args.period)),
-            Ok(Settled::NotMarked { attempt, why }) => {
+            Ok(PeriodOutcome::Stopped) => return Ok(()),
+            Ok(PeriodOutcome::NotStarted(refusal)) => return Err(refusal),
+            Ok(PeriodOutcome::Failed { attempt }) => OnceEnd::Failed(of(attempt)),
+            Ok(PeriodOutcome::Marked) => OnceEnd::Marked(format!("period {} is done", args.period)),
+            Ok(PeriodOutcome::NotMarked { attempt, why }) => {
                 let text = format!("{}: {why}; it may run again", of(attempt));
                 OnceEnd::Reason(Outcome::NotMarked, exit::NOT_MARKED, text)
             }
@@ -145,7 +145,7 @@ impl OnceWork for Attempts<'_> {
         let limit = Some(args.attempts.get().saturating_sub(1));
         let end = last.end.as_deref().unwrap_or_default();
         let ended = end.strip_prefix("the command ").unwrap_or(end).into();
-        work.idles(Idle { number: last.attempts, limit, pause: left, ended });
+        work.idles(PendingRestart { number: last.attempts, limit, pause: left, ended });
         work.runner.clock.sleep(left).await;
         work.runner.status.works();
     }
@@ -171,7 +171,7 @@ impl OnceWork for Attempts<'_> {
         let is_failure = !work.runner.control.guardian_died.is_cancelled();
         Ok(AttemptEnd {
             by_itself: worked.is_some_and(|worked| worked.end == WorkEnd::Finished && worked.last.by_itself),
-            succeeded: worked.is_some_and(|worked| worked.last.ended == Some(Ended::Exited(0))),
+            succeeded: worked.is_some_and(|worked| worked.last.ended == Some(ProcessEnd::Exited(0))),
             how: how.filter(|_| is_failure),
         })
     }

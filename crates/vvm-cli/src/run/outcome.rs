@@ -4,7 +4,7 @@ use super::{control::GuardianSilent, health::Unhealthy};
 use crate::{
     contained::{NotStarted, describe},
     exit,
-    leadership::{Farewell, Leadership},
+    leadership::{ExitWish, Leadership},
     once::OnceEnd,
     result_file::Outcome,
 };
@@ -14,7 +14,7 @@ use std::{
     fmt,
     sync::{Arc, OnceLock},
 };
-use vvm_containment::{Ended, Supervised, Unproven, signal_name};
+use vvm_containment::{ProcessEnd, Supervised, UnprovenKeeperEnd, signal_name};
 use vvm_host::HostError;
 use vvm_orch::{Failure, Problem};
 
@@ -24,7 +24,7 @@ pub(super) const GUARDIAN_LAPSED: &str =
 #[derive(Debug)]
 pub(super) struct ExitReason {
     pub(super) outcome: Outcome,
-    pub(super) farewell: Farewell,
+    pub(super) farewell: ExitWish,
     pub(super) text: Option<String>,
 }
 
@@ -39,7 +39,7 @@ pub(super) enum Cause {
     /// The guardian did not answer until the kill deadline.
     GuardianLapsed,
     /// The keeper has died, so nothing proves that the command has ended (I6).
-    Unproven(Unproven),
+    Unproven(UnprovenKeeperEnd),
     /// This signal asked for a stop, a second one came, and the release or the storage hangs.
     Hung(Signal),
     TimedOut(String),
@@ -61,7 +61,7 @@ impl Cause {
 
 impl ExitReason {
     fn exit(outcome: Outcome, status: u8, text: impl ToString) -> Self {
-        Self { outcome, farewell: Farewell::Exit(status), text: Some(text.to_string()) }
+        Self { outcome, farewell: ExitWish::Exit(status), text: Some(text.to_string()) }
     }
 
     fn system(text: impl ToString) -> Self {
@@ -70,10 +70,10 @@ impl ExitReason {
 
     fn signalled(outcome: Outcome, signal: Signal, what: &str) -> Self {
         let text = Some(format!("by {}{what}", signal_name(signal.as_raw())));
-        Self { outcome, farewell: Farewell::DieOf(signal), text }
+        Self { outcome, farewell: ExitWish::DieOf(signal), text }
     }
 
-    pub(super) fn of(cause: &Cause, run: &LeadershipRun) -> Self {
+    pub(super) fn from_cause(cause: &Cause, run: &LeadershipRun) -> Self {
         let reason = Self::of_run(cause, run);
         match (run.once.get(), cause) {
             (None, _)
@@ -91,9 +91,9 @@ impl ExitReason {
         match end {
             OnceEnd::Reason(outcome, status, what) => Self::exit(*outcome, *status, what),
             // It was stopped, and ended with 0 without having done its work.
-            OnceEnd::Failed(_) if self.farewell == Farewell::Exit(0) => {
+            OnceEnd::Failed(_) if self.farewell == ExitWish::Exit(0) => {
                 let signal = if let Cause::Stopped(signal) = cause { *signal } else { Signal::TERM };
-                Self { farewell: Farewell::DieOf(signal), text: Some(text), ..self }
+                Self { farewell: ExitWish::DieOf(signal), text: Some(text), ..self }
             }
             OnceEnd::Failed(_) | OnceEnd::Marked(_) => Self { text: Some(text), ..self },
         }
@@ -103,15 +103,15 @@ impl ExitReason {
         match cause {
             Cause::NothingToRun => Self::system("there was nothing to run"),
             Cause::Stopped(signal) => match run.worked.get() {
-                Some(Worked { end: WorkEnd::BetweenRuns, .. }) => {
+                Some(FinishedWork { end: WorkEnd::BetweenRuns, .. }) => {
                     Self::signalled(Outcome::Stopped, *signal, ", between two runs of the command")
                 }
                 Some(worked) => {
                     let stopped = Self::of_worker(Outcome::Stopped, &worked.last);
                     match stopped.farewell {
                         // Of the signal that `vvm` got, where --stop-signal has another one for the command.
-                        Farewell::DieOf(_) => Self { farewell: Farewell::DieOf(*signal), ..stopped },
-                        Farewell::Exit(_) => stopped,
+                        ExitWish::DieOf(_) => Self { farewell: ExitWish::DieOf(*signal), ..stopped },
+                        ExitWish::Exit(_) => stopped,
                     }
                 }
                 // The end of a warm app is that of no leadership.
@@ -123,13 +123,13 @@ impl ExitReason {
             }
             Cause::Hung(signal) => {
                 const WHAT: &str = "the storage does not answer, so the record may stand until it expires";
-                let stopped = Self::of(&Cause::Stopped(*signal), run);
+                let stopped = Self::from_cause(&Cause::Stopped(*signal), run);
                 let text = stopped.text.unwrap_or_default();
                 Self { text: Some(format!("{text}; {WHAT}")), ..stopped }
             }
             Cause::GuardianDied => Self {
                 outcome: Outcome::GuardianDied,
-                farewell: Farewell::Exit(exit::KILLED),
+                farewell: ExitWish::Exit(exit::KILLED),
                 text: end_of_command(run),
             },
             Cause::GuardianLapsed => Self::exit(Outcome::Deadline, exit::KILLED, GUARDIAN_LAPSED),
@@ -140,7 +140,7 @@ impl ExitReason {
             Cause::NotStarted(refusal) => Self::not_started(refusal.command_status(), refusal),
             Cause::Problem(Problem::Lost(loss)) => match run.worked.get() {
                 // The work was done before the loss.
-                Some(Worked { last, end: WorkEnd::Finished }) => {
+                Some(FinishedWork { last, end: WorkEnd::Finished }) => {
                     let done = Self::of_worker(Outcome::WorkerEnded, last);
                     let ended = done.text.unwrap_or_default();
                     let text = format!("{ended}; leadership was lost after that: {loss}");
@@ -167,13 +167,13 @@ impl ExitReason {
 
     fn of_worker(outcome: Outcome, last: &Supervised) -> Self {
         let farewell = match last.ended {
-            Some(Ended::Exited(status)) => Farewell::Exit(status),
+            Some(ProcessEnd::Exited(status)) => ExitWish::Exit(status),
             // A forwarded signal ended it: service managers take the same signal for a clean stop.
-            Some(Ended::Signalled(number)) => {
+            Some(ProcessEnd::Signalled(number)) => {
                 let forwarded = last.told.iter().find(|told| told.as_raw() == number);
-                forwarded.map_or(Farewell::Exit(exit::by_signal(number)), |signal| Farewell::DieOf(*signal))
+                forwarded.map_or(ExitWish::Exit(exit::by_signal(number)), |signal| ExitWish::DieOf(*signal))
             }
-            None => Farewell::Exit(exit::SYSTEM),
+            None => ExitWish::Exit(exit::SYSTEM),
         };
         Self { outcome, farewell, text: Some(describe(last)) }
     }
@@ -217,12 +217,10 @@ fn end_of_command(run: &LeadershipRun) -> Option<String> {
     run.leadership.get()?;
     Some(match run.worked.get() {
         // The keeper kills it at the guardian's death.
-        Some(Worked { last: Supervised { ended: Some(Ended::Signalled(number)), .. }, .. })
-            if *number == Signal::KILL.as_raw() =>
-        {
-            "the command has been killed".into()
-        }
-        Some(Worked { last, .. }) => describe(last),
+        Some(FinishedWork {
+            last: Supervised { ended: Some(ProcessEnd::Signalled(number)), .. }, ..
+        }) if *number == Signal::KILL.as_raw() => "the command has been killed".into(),
+        Some(FinishedWork { last, .. }) => describe(last),
         // None was started, or it was a warm app.
         None => "no process of the command is left".into(),
     })
@@ -243,14 +241,14 @@ impl fmt::Display for ExitReason {
 pub(super) struct LeadershipRun {
     pub(super) leadership: OnceLock<Leadership>,
     /// Set when the command has ended for the last time and no process of it is left.
-    pub(super) worked: OnceLock<Worked>,
+    pub(super) worked: OnceLock<FinishedWork>,
     pub(super) unhealthy: OnceLock<Unhealthy>,
     /// Set when a `vvm once` knows that it runs nothing, or has written how its command ended.
     pub(super) once: OnceLock<OnceEnd>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Worked {
+pub(super) struct FinishedWork {
     pub(super) last: Supervised,
     pub(super) end: WorkEnd,
 }

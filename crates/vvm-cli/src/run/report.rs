@@ -7,7 +7,7 @@ use super::{
 use crate::{
     announce::{is_quiet, say_text},
     exit,
-    leadership::{Farewell, Leadership, ToGuardian},
+    leadership::{ExitWish, Leadership, ToGuardian},
     result_file::{Outcome, Report},
 };
 use ielections::Standing;
@@ -31,8 +31,8 @@ impl CommandRunner {
     }
 
     pub(super) fn campaign_ended(&self, run: &LeadershipRun, cause: &Cause) -> ExitReason {
-        let reason = ExitReason::of(cause, run);
-        if !is_quiet() || reason.farewell != Farewell::Exit(0) {
+        let reason = ExitReason::from_cause(cause, run);
+        if !is_quiet() || reason.farewell != ExitWish::Exit(0) {
             self.announce(&reason, run);
         }
         // After the guardian's death the next `vvm run` may write the same file already.
@@ -42,7 +42,7 @@ impl CommandRunner {
         reason
     }
 
-    pub(super) fn part(&self, farewell: Farewell) {
+    pub(super) fn part(&self, farewell: ExitWish) {
         self.guardian.note(ToGuardian::Farewell(farewell).into());
     }
 

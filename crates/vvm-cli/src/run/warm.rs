@@ -32,10 +32,10 @@ use tokio::sync::{broadcast, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tree::{RefusalLog, SILENT_START, Tree};
 use vvm_cli::warm::{
-    machine::{AfterStop, Ending, Event, Limits, Machine, Term, Times},
+    machine::{AfterStop, AppEvent, EndReason, Limits, Machine, Term, Times},
     protocol::Reason,
 };
-use vvm_clock::{Instant, Span};
+use vvm_clock::{DisplayDuration, Instant};
 use vvm_containment::{Controls, Supervision};
 use vvm_host::{
     Host, NotReady,
@@ -45,13 +45,13 @@ use vvm_orch::{BoxError, Service, ServiceContext, Work};
 use vvm_storage::ElectionKey;
 
 #[derive(Debug)]
-enum Request {
-    Lead(Box<Led>),
+enum AppRequest {
+    Lead(Box<AcquiredLeadership>),
     Stop(Reason),
 }
 
 #[derive(Debug)]
-struct Led {
+struct AcquiredLeadership {
     leadership: Leadership,
     standing: Standing,
     progress: watch::Sender<Progress>,
@@ -68,7 +68,7 @@ enum Progress {
 #[derive(Debug)]
 pub(super) struct WarmRunner {
     runner: CommandRunner,
-    app: mpsc::UnboundedSender<Request>,
+    app: mpsc::UnboundedSender<AppRequest>,
 }
 
 #[async_trait]
@@ -82,9 +82,10 @@ impl Service<ElectionKey> for WarmRunner {
         let leadership = runner.leadership(&cx.slot, &cx.standing);
         runner.deadline_is_in_force(&cx.stop).await?;
         let (progress, follows) = watch::channel(Progress::Arming);
-        let led = Led { leadership: leadership.clone(), standing: cx.standing.clone(), progress };
+        let led =
+            AcquiredLeadership { leadership: leadership.clone(), standing: cx.standing.clone(), progress };
         // An app that has ended leads no more.
-        app.send(Request::Lead(Box::new(led))).map_err(|_| NotReady)?;
+        app.send(AppRequest::Lead(Box::new(led))).map_err(|_| NotReady)?;
         let control = Arc::clone(&runner.control);
         let mut led = LedHere { follows, app, stop: cx.stop, standing: cx.standing, control };
         if led.becomes(Progress::Leads).await == Progress::Over {
@@ -100,7 +101,7 @@ impl Service<ElectionKey> for WarmRunner {
 
 struct LedHere {
     follows: watch::Receiver<Progress>,
-    app: mpsc::UnboundedSender<Request>,
+    app: mpsc::UnboundedSender<AppRequest>,
     stop: CancellationToken,
     standing: Standing,
     control: Arc<Control>,
@@ -133,7 +134,7 @@ impl LedHere {
                     } else {
                         Reason::StepDown
                     };
-                    let _ = self.app.send(Request::Stop(reason));
+                    let _ = self.app.send(AppRequest::Stop(reason));
                 }
             }
         }
@@ -144,8 +145,8 @@ impl LedHere {
 pub(super) struct WarmApp {
     runner: CommandRunner,
     socket: Socket,
-    requests: mpsc::UnboundedReceiver<Request>,
-    requesting: mpsc::UnboundedSender<Request>,
+    requests: mpsc::UnboundedReceiver<AppRequest>,
+    requesting: mpsc::UnboundedSender<AppRequest>,
     ready: watch::Sender<bool>,
     refusals: RefusalLog,
 }
@@ -153,7 +154,7 @@ pub(super) struct WarmApp {
 impl WarmApp {
     /// Makes the app of `runner`'s command, and lets `host` campaign only while it is ready. Must be called in the
     /// context of a runtime.
-    pub(super) fn of(runner: &CommandRunner, host: &mut Host) -> Result<Self, NoSocket> {
+    pub(super) fn new(runner: &CommandRunner, host: &mut Host) -> Result<Self, NoSocket> {
         let (requesting, requests) = mpsc::unbounded_channel();
         let (ready, is_ready) = watch::channel(false);
         host.campaign_while(is_ready);
@@ -195,7 +196,7 @@ impl WarmApp {
     }
 
     async fn run(mut self, over: &CancellationToken) -> Result<(), NotStarted> {
-        let mut backoff = Backoff::of(&self.runner.args.work);
+        let mut backoff = Backoff::from_args(&self.runner.args.work);
         let mut is_first = true;
         loop {
             let began = self.runner.clock.now();
@@ -222,7 +223,7 @@ impl WarmApp {
                 () = async {
                     released.await;
                     // Not before: a host that has lost its leadership mostly ends.
-                    let when = if pause.is_zero() { "at once".into() } else { format!("in {}", Span(pause)) };
+                    let when = if pause.is_zero() { "at once".into() } else { format!("in {}", DisplayDuration(pause)) };
                     say_text!("{name}: {}; starting the app again {when}", ended.text);
                     self.runner.clock.sleep(pause).await;
                 } => {}
@@ -249,7 +250,7 @@ impl WarmApp {
             kill: kill.clone(),
             deadline: starter.deadline.clone(),
         };
-        let mut supervision = Supervision::of(starting, Arc::clone(&clock), starter.timeouts(), controls);
+        let mut supervision = Supervision::new(starting, Arc::clone(&clock), starter.timeouts(), controls);
         let executed = tokio::select! {
             biased;
             executed = supervision.executed() => executed,
@@ -305,10 +306,10 @@ impl WarmApp {
                 }
                 () = stopped(&control, over), if !is_quitting => {
                     is_quitting = true;
-                    Event::Quit
+                    AppEvent::Quit
                 }
                 Some(request) = self.requests.recv() => match request {
-                    Request::Lead(led) => {
+                    AppRequest::Lead(led) => {
                         // Without a deadline, the leadership is over already.
                         let Some(at) = *deadline.borrow_and_update() else {
                             led.progress.send_replace(Progress::Over);
@@ -321,9 +322,9 @@ impl WarmApp {
                         if self.runner.args.after_stop == AfterStop::Keep {
                             tree.standbys = tree.processes().into_iter().collect();
                         }
-                        Event::Won(term, self.runner.times(at))
+                        AppEvent::Won(term, self.runner.times(at))
                     }
-                    Request::Stop(reason) => Event::Stop(reason),
+                    AppRequest::Stop(reason) => AppEvent::Stop(reason),
                 },
                 heard = tree.socket.next(keeper), if in_a_row < MOST_IN_A_ROW => {
                     in_a_row += 1;
@@ -333,18 +334,18 @@ impl WarmApp {
                     }
                 }
                 // The deadline of an earlier leadership was earlier.
-                Ok(_) = in_force.wait_for(|at| at.is_some() && *at >= armed.0), if is_arming => Event::InForce,
-                () = clock.sleep_until(armed.1), if is_arming => Event::NotInForce,
+                Ok(_) = in_force.wait_for(|at| at.is_some() && *at >= armed.0), if is_arming => AppEvent::InForce,
+                () = clock.sleep_until(armed.1), if is_arming => AppEvent::NotInForce,
                 Ok(()) = deadline.changed(), if tree.led.is_some() => {
                     let Some(at) = *deadline.borrow_and_update() else { continue };
                     is_warned = false;
-                    Event::Moved(self.runner.times(at))
+                    AppEvent::Moved(self.runner.times(at))
                 }
                 () = at_risk, if is_leading && !is_warned => {
                     is_warned = true;
-                    Event::AtRisk
+                    AppEvent::AtRisk
                 }
-                () = clock.sleep_until(tree.machine.due()) => Event::Tick,
+                () = clock.sleep_until(tree.machine.due()) => AppEvent::Tick,
                 () = ready(()), if in_a_row == MOST_IN_A_ROW => {
                     in_a_row = 0;
                     continue;
@@ -364,10 +365,10 @@ impl WarmApp {
                 tree.on(event);
             }
         }
-        tree.on(Event::TreeGone);
+        tree.on(AppEvent::TreeGone);
         tree.socket.close_all();
         let ending = tree.ending.take();
-        let was_wanted = was_wanted && ending.as_ref().is_some_and(Ending::is_wanted);
+        let was_wanted = was_wanted && ending.as_ref().is_some_and(EndReason::is_wanted);
         let text = ending.map_or_else(|| describe(&last), |ending| ending.to_string());
         Ok(TreeEnd { text, was_wanted })
     }
@@ -410,9 +411,9 @@ async fn released(status: &HostStatus) {
 }
 
 /// Has slots that were just won released, while there is no app.
-async fn refuse_all(requests: &mut mpsc::UnboundedReceiver<Request>) {
+async fn refuse_all(requests: &mut mpsc::UnboundedReceiver<AppRequest>) {
     while let Some(request) = requests.recv().await {
-        if let Request::Lead(led) = request {
+        if let AppRequest::Lead(led) = request {
             led.progress.send_replace(Progress::Over);
         }
     }
@@ -421,6 +422,6 @@ async fn refuse_all(requests: &mut mpsc::UnboundedReceiver<Request>) {
 
 impl CommandRunner {
     fn times(&self, kill_at: Instant) -> Times {
-        Times { stop_by: kill_at.before(Timing::of(self.args.candidate.ttl).stopping()), kill_at }
+        Times { stop_by: kill_at.before(Timing::new(self.args.candidate.ttl).stopping()), kill_at }
     }
 }

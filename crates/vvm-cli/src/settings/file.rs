@@ -1,6 +1,6 @@
 //! A settings file: TOML without tables, whose keys are names of options.
 
-use super::{COMMAND, CONFIG, Found, Setting, nearest, of_all};
+use super::{COMMAND, CONFIG, FileArguments, Setting, nearest, of_all};
 use clap::Command;
 use std::{
     collections::BTreeMap,
@@ -61,7 +61,7 @@ impl File {
         Ok(file)
     }
 
-    pub(super) fn values(&self, option: &Setting<'_>) -> Result<Option<Found>, FileRefusal> {
+    pub(super) fn values(&self, option: &Setting<'_>) -> Result<Option<FileArguments>, FileRefusal> {
         let key = option.name;
         let Some(entry) = self.entries.iter().find(|entry| entry.key == key) else { return Ok(None) };
         let values = match &entry.value {

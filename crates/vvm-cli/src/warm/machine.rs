@@ -1,13 +1,13 @@
 //! [`Machine`]: what a host does about its warm app, as a value without I/O: one tree of processes, its
 //! connections, and at most one leadership at a time.
 //!
-//! - **I6, release.** [`Effect::Over`] allows the release. It follows [`Event::TreeGone`], the keeper's proof
+//! - **I6, release.** [`Effect::Over`] allows the release. It follows [`AppEvent::TreeGone`], the keeper's proof
 //!   that no process of the tree is left, or a leadership of which no `lead` was sent. A participant without
 //!   `lead` does not work, so nothing has to stop. With `--after-stop keep` it also follows `stopped`: then the app's
 //!   word stands for the proof. Every other end needs the proof there, too.
-//! - **I4, arming.** `lead` is sent only after [`Event::InForce`]: guardian and keeper have set their own timers to
+//! - **I4, arming.** `lead` is sent only after [`AppEvent::InForce`]: guardian and keeper have set their own timers to
 //!   the kill deadline. The tree is older than the leadership, so its keeper may have been stopped since.
-//! - **I1, one participant.** The connection of an [`Armed`](Phase::Arming) leadership is chosen once. If it closes,
+//! - **I1, one participant.** The connection of an [`Armed`](WarmPhase::Arming) leadership is chosen once. If it closes,
 //!   the leadership ends; no other connection gets its epoch. A message counts if it comes from that connection
 //!   and names that epoch, so a message that was on its way when a leadership ended changes nothing.
 //!
@@ -49,7 +49,7 @@ pub struct Times {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Event {
+pub enum AppEvent {
     /// A descendant of the keeper has connected.
     Connected(Connection),
     Said(Connection, FromApp),
@@ -82,7 +82,7 @@ pub enum Effect {
     /// Whether the host may campaign.
     Ready(bool),
     Leads,
-    Ends(Ending),
+    Ends(EndReason),
     Over,
     /// The app has said that its work has stopped, and lives on.
     Keeps,
@@ -100,7 +100,7 @@ const CLOCKS_DIFFER: Duration = Duration::from_millis(50);
 
 /// Why the leadership of an app ends.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Ending {
+pub enum EndReason {
     /// The host or the app asked for it.
     Asked(Reason),
     /// The app said `stopped` without `stop`.
@@ -119,7 +119,7 @@ pub enum Ending {
     Garbled,
 }
 
-impl Ending {
+impl EndReason {
     /// Whether the next tree may start at once: the app has done as it was asked to.
     pub fn is_wanted(&self) -> bool {
         matches!(self, Self::Asked(Reason::StepDown | Reason::Terminating))
@@ -130,7 +130,7 @@ impl Ending {
     }
 }
 
-impl fmt::Display for Ending {
+impl fmt::Display for EndReason {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             Self::Asked(Reason::Lost) => "the leadership is lost",
@@ -167,7 +167,7 @@ pub struct Limits {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum Phase {
+enum WarmPhase {
     /// No leadership. Claims may be on their way.
     Standby,
     Arming {
@@ -197,7 +197,7 @@ enum Phase {
     },
 }
 
-impl Phase {
+impl WarmPhase {
     fn term(self) -> Option<Term> {
         match self {
             Self::Standby => None,
@@ -220,7 +220,7 @@ impl Phase {
 pub struct Machine {
     limits: Limits,
     after_stop: AfterStop,
-    phase: Phase,
+    phase: WarmPhase,
     times: Option<Times>,
     /// Whether each open connection has said `hello`.
     connections: BTreeMap<Connection, bool>,
@@ -236,7 +236,7 @@ impl Machine {
         Self {
             limits,
             after_stop,
-            phase: Phase::Standby,
+            phase: WarmPhase::Standby,
             times: None,
             connections: BTreeMap::new(),
             ready: Vec::new(),
@@ -247,66 +247,70 @@ impl Machine {
 
     pub fn due(&self) -> Instant {
         match self.phase {
-            Phase::Leading { answer_by: at, .. } | Phase::Stopping { until: at, .. } => at,
-            Phase::Standby | Phase::Arming { .. } | Phase::Expired { .. } | Phase::Ending { .. } => {
-                Instant::NEVER
-            }
+            WarmPhase::Leading { answer_by: at, .. } | WarmPhase::Stopping { until: at, .. } => at,
+            WarmPhase::Standby
+            | WarmPhase::Arming { .. }
+            | WarmPhase::Expired { .. }
+            | WarmPhase::Ending { .. } => Instant::NEVER,
         }
     }
 
     /// Whether a slot is won, and guardian and keeper have yet to confirm its deadline.
     pub fn is_arming(&self) -> bool {
-        matches!(self.phase, Phase::Arming { .. })
+        matches!(self.phase, WarmPhase::Arming { .. })
     }
 
     /// Whether `lead` was sent, and the tree is not being ended.
     pub fn is_leading(&self) -> bool {
-        matches!(self.phase, Phase::Leading { .. } | Phase::Expired { .. } | Phase::Stopping { .. })
+        matches!(
+            self.phase,
+            WarmPhase::Leading { .. } | WarmPhase::Expired { .. } | WarmPhase::Stopping { .. }
+        )
     }
 
     /// Returns what keeps a standby from campaigning, if anything of the app does.
     pub fn missing(&self) -> Option<&'static str> {
         match self.phase {
-            Phase::Standby if !self.ready.is_empty() => None,
-            Phase::Standby if self.connections.is_empty() => {
+            WarmPhase::Standby if !self.ready.is_empty() => None,
+            WarmPhase::Standby if self.connections.is_empty() => {
                 Some("no process of it has connected to VVM_SOCKET")
             }
-            Phase::Standby => Some("it has connected, and has not said \"ready\""),
+            WarmPhase::Standby => Some("it has connected, and has not said \"ready\""),
             _ => None,
         }
     }
 
-    pub fn on(&mut self, now: Instant, event: Event) -> Vec<Effect> {
+    pub fn on(&mut self, now: Instant, event: AppEvent) -> Vec<Effect> {
         let mut effects = Vec::new();
         match event {
-            Event::Connected(connection) => {
+            AppEvent::Connected(connection) => {
                 self.connections.insert(connection, false);
                 effects.push(Effect::Greet(connection));
             }
-            Event::Said(connection, message) => self.said(now, connection, message, &mut effects),
-            Event::Garbled(connection, reason) => self.refuse(connection, reason, &mut effects),
-            Event::Closed(connection) => self.closed(connection, Ending::Gone, &mut effects),
-            Event::Won(term, times) => match (self.phase, self.ready.first()) {
-                (Phase::Standby, Some(by)) if !self.quits => {
+            AppEvent::Said(connection, message) => self.said(now, connection, message, &mut effects),
+            AppEvent::Garbled(connection, reason) => self.refuse(connection, reason, &mut effects),
+            AppEvent::Closed(connection) => self.closed(connection, EndReason::Gone, &mut effects),
+            AppEvent::Won(term, times) => match (self.phase, self.ready.first()) {
+                (WarmPhase::Standby, Some(by)) if !self.quits => {
                     self.times = Some(times);
-                    self.phase = Phase::Arming { term, by: *by };
+                    self.phase = WarmPhase::Arming { term, by: *by };
                 }
                 _ => effects.push(Effect::Over),
             },
-            Event::InForce => self.lead(now, &mut effects),
-            Event::NotInForce if self.is_arming() => {
-                self.end(Ending::NotInForce, Effect::TermTree, &mut effects);
+            AppEvent::InForce => self.lead(now, &mut effects),
+            AppEvent::NotInForce if self.is_arming() => {
+                self.end(EndReason::NotInForce, Effect::TermTree, &mut effects);
             }
-            Event::NotInForce => {}
-            Event::Moved(times) => {
+            AppEvent::NotInForce => {}
+            AppEvent::Moved(times) => {
                 // A loss brings the deadline forward, and follows.
                 let is_renewed = self.times.is_none_or(|before| before.kill_at < times.kill_at);
                 self.times = Some(times);
-                if let Phase::Expired { by, .. } = self.phase
+                if let WarmPhase::Expired { by, .. } = self.phase
                     && is_renewed
                 {
                     self.stopped_unasked(by, &mut effects);
-                } else if let Phase::Leading { term, by, .. } = self.phase {
+                } else if let WarmPhase::Leading { term, by, .. } = self.phase {
                     let Times { stop_by, kill_at } = times;
                     let (stop_by, kill_at) = (stop_by.into(), kill_at.into());
                     effects.push(Effect::Send(
@@ -315,47 +319,47 @@ impl Machine {
                     ));
                 }
             }
-            Event::AtRisk => {
-                if let Phase::Leading { term, by, .. } = self.phase {
+            AppEvent::AtRisk => {
+                if let WarmPhase::Leading { term, by, .. } = self.phase {
                     effects.push(Effect::Send(by, ToApp::AtRisk { epoch: Decimal(term.epoch) }));
                 }
             }
-            Event::Stop(reason) => self.stop(now, reason, &mut effects),
-            Event::Quit => {
+            AppEvent::Stop(reason) => self.stop(now, reason, &mut effects),
+            AppEvent::Quit => {
                 self.quits = true;
                 match self.phase {
-                    Phase::Standby | Phase::Arming { .. } => {
-                        self.end(Ending::Asked(Reason::Terminating), Effect::TermTree, &mut effects);
+                    WarmPhase::Standby | WarmPhase::Arming { .. } => {
+                        self.end(EndReason::Asked(Reason::Terminating), Effect::TermTree, &mut effects);
                     }
-                    Phase::Leading { .. } | Phase::Expired { .. } => {
+                    WarmPhase::Leading { .. } | WarmPhase::Expired { .. } => {
                         self.stop(now, Reason::Terminating, &mut effects);
                     }
-                    Phase::Stopping { .. } | Phase::Ending { .. } => {}
+                    WarmPhase::Stopping { .. } | WarmPhase::Ending { .. } => {}
                 }
             }
-            Event::Tick => match self.phase {
-                Phase::Leading { answered, answer_by, .. } if now >= answer_by => {
-                    let ending = if answered { Ending::NotAlive } else { Ending::NotLeading };
+            AppEvent::Tick => match self.phase {
+                WarmPhase::Leading { answered, answer_by, .. } if now >= answer_by => {
+                    let ending = if answered { EndReason::NotAlive } else { EndReason::NotLeading };
                     self.end(ending, Effect::TermTree, &mut effects);
                 }
-                Phase::Stopping { until, .. } if now >= until => {
-                    self.end(Ending::NotStopped, Effect::TermTree, &mut effects);
+                WarmPhase::Stopping { until, .. } if now >= until => {
+                    self.end(EndReason::NotStopped, Effect::TermTree, &mut effects);
                 }
                 _ => {}
             },
-            Event::TreeGone => {
+            AppEvent::TreeGone => {
                 if self.is_leading() {
-                    effects.push(Effect::Ends(Ending::Gone));
+                    effects.push(Effect::Ends(EndReason::Gone));
                 }
                 effects.extend(self.phase.term().map(|_| Effect::Over));
-                self.phase = Phase::Ending { term: None };
+                self.phase = WarmPhase::Ending { term: None };
                 self.ready.clear();
             }
         }
         let ready = match self.phase {
-            Phase::Standby => !self.quits && !self.ready.is_empty(),
-            Phase::Arming { .. } | Phase::Leading { .. } | Phase::Expired { .. } => true,
-            Phase::Stopping { .. } | Phase::Ending { .. } => false,
+            WarmPhase::Standby => !self.quits && !self.ready.is_empty(),
+            WarmPhase::Arming { .. } | WarmPhase::Leading { .. } | WarmPhase::Expired { .. } => true,
+            WarmPhase::Stopping { .. } | WarmPhase::Ending { .. } => false,
         };
         if ready != self.reported_ready {
             self.reported_ready = ready;
@@ -380,38 +384,38 @@ impl Machine {
             FromApp::Ready { ready: false } => {
                 self.ready.retain(|ready| *ready != from);
                 match self.phase {
-                    Phase::Arming { by, .. } if by == from => self.withdraw(effects),
-                    Phase::Leading { by, .. } if by == from => self.stop(now, Reason::NotReady, effects),
+                    WarmPhase::Arming { by, .. } if by == from => self.withdraw(effects),
+                    WarmPhase::Leading { by, .. } if by == from => self.stop(now, Reason::NotReady, effects),
                     _ => {}
                 }
             }
             FromApp::Leading { epoch: Decimal(of) } if self.phase.is_led_by(from, of) => {
-                if let Phase::Leading { answered, answer_by, .. } = &mut self.phase {
+                if let WarmPhase::Leading { answered, answer_by, .. } = &mut self.phase {
                     *answered = true;
                     *answer_by = self.limits.alive.map_or(Instant::NEVER, |within| now.after(within));
                 }
             }
             FromApp::Alive { epoch: Decimal(of) } if self.phase.is_led_by(from, of) => {
-                if let Phase::Leading { answered: true, answer_by, .. } = &mut self.phase {
+                if let WarmPhase::Leading { answered: true, answer_by, .. } = &mut self.phase {
                     *answer_by = self.limits.alive.map_or(Instant::NEVER, |within| now.after(within));
                 }
             }
             FromApp::Resign { epoch: Decimal(of) } if self.phase.is_led_by(from, of) => {
-                if let Phase::Leading { .. } = self.phase {
+                if let WarmPhase::Leading { .. } = self.phase {
                     self.ready.retain(|ready| *ready != from);
                     self.stop(now, Reason::Resigned, effects);
                 }
             }
             FromApp::Stopped { epoch: Decimal(of) } if self.phase.is_led_by(from, of) => match self.phase {
-                Phase::Leading { term, by, .. } if self.has_to_stop(now) => {
-                    self.phase = Phase::Expired { term, by };
+                WarmPhase::Leading { term, by, .. } if self.has_to_stop(now) => {
+                    self.phase = WarmPhase::Expired { term, by };
                 }
-                Phase::Leading { .. } => self.stopped_unasked(from, effects),
-                _ => self.stopped(Ending::Stopped, effects),
+                WarmPhase::Leading { .. } => self.stopped_unasked(from, effects),
+                _ => self.stopped(EndReason::Stopped, effects),
             },
             FromApp::Failed { epoch: Decimal(of), reason } if self.phase.is_led_by(from, of) => {
                 // Also with `--after-stop keep`: its word that the work has stopped is missing.
-                self.end(Ending::Failed(reason), Effect::TermTree, effects);
+                self.end(EndReason::Failed(reason), Effect::TermTree, effects);
             }
             // Of another connection, about another epoch, or of a later version.
             _ => {}
@@ -419,10 +423,12 @@ impl Machine {
     }
 
     fn lead(&mut self, now: Instant, effects: &mut Vec<Effect>) {
-        let (Phase::Arming { term, by }, Some(Times { stop_by, kill_at })) = (self.phase, self.times) else {
+        let (WarmPhase::Arming { term, by }, Some(Times { stop_by, kill_at })) = (self.phase, self.times)
+        else {
             return;
         };
-        self.phase = Phase::Leading { term, by, answered: false, answer_by: now.after(self.limits.start) };
+        self.phase =
+            WarmPhase::Leading { term, by, answered: false, answer_by: now.after(self.limits.start) };
         let (stop_by, kill_at) = (stop_by.into(), kill_at.into());
         let lead = ToApp::Lead { slot: term.slot, epoch: Decimal(term.epoch), stop_by, kill_at };
         effects.extend([Effect::Send(by, lead), Effect::Leads]);
@@ -437,15 +443,15 @@ impl Machine {
         // It would get the next leadership at once.
         self.ready.retain(|ready| *ready != by);
         if self.keeps() {
-            effects.push(Effect::Ends(Ending::Stopped));
+            effects.push(Effect::Ends(EndReason::Stopped));
         }
-        self.stopped(Ending::Stopped, effects);
+        self.stopped(EndReason::Stopped, effects);
     }
 
     /// Lets the app stand by again after `stopped`, or ends its tree, for this reason unless there was one before.
-    fn stopped(&mut self, why: Ending, effects: &mut Vec<Effect>) {
+    fn stopped(&mut self, why: EndReason, effects: &mut Vec<Effect>) {
         if self.keeps() {
-            self.phase = Phase::Standby;
+            self.phase = WarmPhase::Standby;
             // (I6) By the app's word.
             effects.extend([Effect::Keeps, Effect::Over]);
         } else {
@@ -461,64 +467,64 @@ impl Machine {
 
     /// Ends a leadership of which no `lead` was sent, so that nothing has to stop (I6).
     fn withdraw(&mut self, effects: &mut Vec<Effect>) {
-        self.phase = Phase::Standby;
+        self.phase = WarmPhase::Standby;
         effects.push(Effect::Over);
     }
 
     fn stop(&mut self, now: Instant, reason: Reason, effects: &mut Vec<Effect>) {
         match self.phase {
-            Phase::Arming { .. } => self.withdraw(effects),
-            Phase::Leading { term, by, .. } => {
+            WarmPhase::Arming { .. } => self.withdraw(effects),
+            WarmPhase::Leading { term, by, .. } => {
                 let latest = now.after(self.limits.stop);
                 let kill_at = self.times.map_or(latest, |times| times.kill_at);
                 let until = latest.min(kill_at.before(self.limits.least_to_stop));
-                self.phase = Phase::Stopping { term, by, until };
+                self.phase = WarmPhase::Stopping { term, by, until };
                 let (stop_by, kill_at) = (until.into(), kill_at.into());
                 let stop = ToApp::Stop { epoch: Decimal(term.epoch), reason, stop_by, kill_at };
-                effects.extend([Effect::Ends(Ending::Asked(reason)), Effect::Send(by, stop)]);
+                effects.extend([Effect::Ends(EndReason::Asked(reason)), Effect::Send(by, stop)]);
             }
-            Phase::Expired { .. } => {
+            WarmPhase::Expired { .. } => {
                 if self.keeps() {
-                    effects.push(Effect::Ends(Ending::Asked(reason)));
+                    effects.push(Effect::Ends(EndReason::Asked(reason)));
                 }
-                self.stopped(Ending::Asked(reason), effects);
+                self.stopped(EndReason::Asked(reason), effects);
             }
-            Phase::Standby | Phase::Stopping { .. } | Phase::Ending { .. } => {}
+            WarmPhase::Standby | WarmPhase::Stopping { .. } | WarmPhase::Ending { .. } => {}
         }
     }
 
     fn refuse(&mut self, connection: Connection, reason: String, effects: &mut Vec<Effect>) {
         if self.connections.contains_key(&connection) {
             effects.push(Effect::Send(connection, ToApp::Refused { reason }));
-            self.closed(connection, Ending::Garbled, effects);
+            self.closed(connection, EndReason::Garbled, effects);
         }
     }
 
-    fn closed(&mut self, connection: Connection, why: Ending, effects: &mut Vec<Effect>) {
+    fn closed(&mut self, connection: Connection, why: EndReason, effects: &mut Vec<Effect>) {
         if self.connections.remove(&connection).is_none() {
             return;
         }
         effects.push(Effect::Close(connection));
         self.ready.retain(|ready| *ready != connection);
         match self.phase {
-            Phase::Arming { by, .. } if by == connection => self.withdraw(effects),
-            Phase::Leading { by, .. } | Phase::Stopping { by, .. } if by == connection => {
+            WarmPhase::Arming { by, .. } if by == connection => self.withdraw(effects),
+            WarmPhase::Leading { by, .. } | WarmPhase::Stopping { by, .. } if by == connection => {
                 self.end(why, Effect::TermTree, effects);
             }
-            Phase::Expired { by, .. } if by == connection => {
-                self.end(Ending::Stopped, Effect::TermTree, effects)
+            WarmPhase::Expired { by, .. } if by == connection => {
+                self.end(EndReason::Stopped, Effect::TermTree, effects)
             }
             _ => {}
         }
     }
 
-    fn end(&mut self, why: Ending, how: Effect, effects: &mut Vec<Effect>) {
+    fn end(&mut self, why: EndReason, how: Effect, effects: &mut Vec<Effect>) {
         let term = self.phase.term();
         // After `stop`, its reason stands.
-        if !matches!(self.phase, Phase::Stopping { .. }) || !matches!(why, Ending::Stopped) {
+        if !matches!(self.phase, WarmPhase::Stopping { .. }) || !matches!(why, EndReason::Stopped) {
             effects.extend(term.map(|_| Effect::Ends(why)));
         }
-        self.phase = Phase::Ending { term };
+        self.phase = WarmPhase::Ending { term };
         effects.push(how);
     }
 }

@@ -1,11 +1,11 @@
 //! The campaign loop: campaign, lead, stop, and campaign again. The first service of each leadership records
 //! it, checks for a pause, and writes the history.
 
-use super::{Ended, HostSettings, Next, NotReady, Services, StopRequested};
+use super::{HostOutcome, HostSettings, Next, NotReady, Services, StopRequested};
 use crate::{
     history::{HistoryWriter, end_timeout},
     host_storage::HostStorage,
-    requests::{Condition, Demand, RequestHandler, may_work},
+    requests::{Condition, RequestHandler, StopDemand, may_work},
     status::{HostStatus, Role, WhyStopping},
 };
 use async_trait::async_trait;
@@ -38,9 +38,9 @@ impl Campaigns {
         &self,
         storage: &Arc<HostStorage>,
         mut services: impl FnMut() -> Services + Send,
-        mut after: impl FnMut(&Ended) -> Next + Send,
+        mut after: impl FnMut(&HostOutcome) -> Next + Send,
         give_up_at: Instant,
-    ) -> Ended {
+    ) -> HostOutcome {
         let mut first = match self.settings.acquisition {
             AcquireTimeout::Within(_) => Some(AcquireTimeout::Within(self.env.clock.now().until(give_up_at))),
             AcquireTimeout::Forever | AcquireTimeout::UntilLeaderSeen => None,
@@ -71,8 +71,8 @@ impl Campaigns {
                 () = next => {}
             }
         }
-        after(&Ended::Stopped);
-        Ended::Stopped
+        after(&HostOutcome::Stopped);
+        HostOutcome::Stopped
     }
 
     /// Runs one campaign, and the leadership that it may lead to, until all of it has ended. `None` if an operator
@@ -82,7 +82,7 @@ impl Campaigns {
         storage: &Arc<HostStorage>,
         mut services: Services,
         acquisition: Option<AcquireTimeout>,
-    ) -> Option<Ended> {
+    ) -> Option<HostOutcome> {
         let Self { settings, status, .. } = self;
         let cluster = settings.cluster();
         let slots =
@@ -129,12 +129,12 @@ impl Campaigns {
                 () = self.stop.cancelled() => None,
                 _ = demand.wait() => None,
                 () = self.condition.becomes(false) => {
-                    let _ = demand.set(Demand::NotReady);
+                    let _ = demand.set(StopDemand::NotReady);
                     None
                 }
             };
             if matches!(&problem, Some(Problem::StartFailed { cause, .. }) if cause.is::<NotReady>()) {
-                let _ = demand.set(Demand::NotReady);
+                let _ = demand.set(StopDemand::NotReady);
             }
             over.cancel();
             status.stops(match (&problem, demand.get()) {
@@ -152,21 +152,21 @@ impl Campaigns {
         let was_never_started = matches!(
             &problem,
             Some(Problem::StartFailed { cause, .. })
-                if cause.is::<StopRequested>() || cause.is::<Demand>() || cause.is::<NotReady>()
+                if cause.is::<StopRequested>() || cause.is::<StopDemand>() || cause.is::<NotReady>()
         );
         match (problem, demand.get()) {
             // Nothing was won: the next campaign waits for the condition, and a pause ends one that does not wait.
-            (None, Some(Demand::NotReady)) if matches!(status.role(), Role::Campaigning) => None,
+            (None, Some(StopDemand::NotReady)) if matches!(status.role(), Role::Campaigning) => None,
             (None, Some(demand)) if matches!(status.role(), Role::Campaigning) => {
                 let refusal = AcquireError::TimedOut { last_failure: Some(demand.to_string()) };
-                Some(Ended::Problem(Problem::NotAcquired(Arc::new(refusal))))
+                Some(HostOutcome::Problem(Problem::NotAcquired(Arc::new(refusal))))
             }
             (problem, Some(demand)) if was_never_started || problem.is_none() => {
                 self.log_demand("released", demand, "released: ");
                 None
             }
-            (Some(problem), _) if !was_never_started => Some(Ended::Problem(problem)),
-            (Some(_) | None, _) => Some(Ended::Stopped),
+            (Some(problem), _) if !was_never_started => Some(HostOutcome::Problem(problem)),
+            (Some(_) | None, _) => Some(HostOutcome::Stopped),
         }
     }
 
@@ -196,7 +196,7 @@ impl Campaigns {
                 biased;
                 recorded = storage.storage.record_late_end(&key, &end, ask) => recorded,
                 // It may have been applied (I7). The next attempt finds it then.
-                () = env.clock.sleep(Timing::of(ttl).attempt_timeout()) => continue,
+                () = env.clock.sleep(Timing::new(ttl).attempt_timeout()) => continue,
             };
             if matches!(recorded, Ok(()) | Err(WriteError::Fatal(_) | WriteError::Replaced(_))) {
                 done.push(end);
@@ -204,7 +204,7 @@ impl Campaigns {
         }
     }
 
-    fn log_demand(&self, event: &str, demand: &Demand, what: &str) {
+    fn log_demand(&self, event: &str, demand: &StopDemand, what: &str) {
         let (name, holder) = (self.settings.name.as_str(), self.status.candidate.holder.as_str());
         let role = self.status.role();
         let leading = role.leadership();
@@ -228,7 +228,7 @@ impl fmt::Debug for Campaigns {
 /// Starts before every other service, and stops after them.
 struct Preface {
     storage: Arc<HostStorage>,
-    demand: Arc<SetOnce<Demand>>,
+    demand: Arc<SetOnce<StopDemand>>,
     condition: Condition,
 }
 
@@ -256,8 +256,8 @@ impl Service<ElectionKey> for Preface {
         }
         // The claim may have been on its way when the condition changed. No other service has started yet.
         if !condition.holds() {
-            let _ = demand.set(Demand::NotReady);
-            return Err(Demand::NotReady.into());
+            let _ = demand.set(StopDemand::NotReady);
+            return Err(StopDemand::NotReady.into());
         }
         let history = {
             let holder = status.candidate.holder.as_str();

@@ -1,4 +1,4 @@
-//! Why a host could not be opened ([`HostError`]), how it ended ([`Ended`]), and what follows ([`Next`]).
+//! Why a host could not be opened ([`HostError`]), how it ended ([`HostOutcome`]), and what follows ([`Next`]).
 
 use crate::{exit_status, http::CantListen, storage_inspector::way_out};
 use ielections::{AcquireError, record::HolderTooLong};
@@ -57,7 +57,7 @@ impl HostError {
 /// How [`Host::run`](super::Host::run) ended. All services have stopped by then, unless the problem says that
 /// one has not.
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum Ended {
+pub enum HostOutcome {
     /// By a signal, or by [`Host::stop`](super::Host::stop).
     #[error("stopped")]
     Stopped,
@@ -69,7 +69,7 @@ pub enum Ended {
     Problem(Problem),
 }
 
-impl Ended {
+impl HostOutcome {
     /// Returns the exit status that `vvm run` would have: 0 after a stop, or when a service had done its
     /// work; 64, 69, 71, 75, 78 and 79 as `docs/operations.md` lists them; 1 for a service that failed.
     pub fn exit_status(&self) -> u8 {
@@ -88,8 +88,8 @@ impl Ended {
     }
 }
 
-impl From<Ended> for ExitCode {
-    fn from(ended: Ended) -> Self {
+impl From<HostOutcome> for ExitCode {
+    fn from(ended: HostOutcome) -> Self {
         ended.exit_status().into()
     }
 }

@@ -3,13 +3,13 @@
 use super::{HostError, HostSettings};
 use crate::{
     host_storage::HostStorage,
-    status::{Call, HostStatus, Since},
+    status::{Call, EpochTime, HostStatus},
 };
 use ielections::{AcquireError, Entry, Holder, Slot, Timing, Ttl, TtlStorage as _, WriteError};
 use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 use vvm_clock::{Clock, Instant};
 use vvm_orch::AcquireTimeout;
-use vvm_storage::{ElectionKey, ElectionsTtlStorage, Opened, SettleError, SlotNumber};
+use vvm_storage::{ElectionKey, ElectionsTtlStorage, OpenedStorage, SettleError, SlotNumber};
 
 /// The pause between two attempts to open a storage that is busy or full. A campaign polls as often.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -26,7 +26,7 @@ pub(super) async fn open_once(
         return Err(HostError::TtlTooShort(AcquireError::TtlTooShort { ttl, least }));
     }
     storage.settle_slot_count(&settings.cluster(), settings.slots).await?;
-    StartLine::of(&storage, settings, &**clock).await.log(settings);
+    StartLine::read(&storage, settings, &**clock).await.log(settings);
     Ok(storage)
 }
 
@@ -39,7 +39,7 @@ pub(super) async fn open(
 ) -> Result<Arc<ElectionsTtlStorage>, HostError> {
     let give_up_at = match settings.acquisition {
         // As the campaign itself would (I10).
-        AcquireTimeout::UntilLeaderSeen => clock.now().after(Timing::of(settings.ttl).outage()),
+        AcquireTimeout::UntilLeaderSeen => clock.now().after(Timing::new(settings.ttl).outage()),
         _ => give_up_at,
     };
     repeat(|| Box::pin(open_once(settings, clock)), settings, clock, status, give_up_at).await
@@ -98,21 +98,21 @@ impl HostError {
 /// notices two candidates that do not share a storage.
 #[derive(Debug)]
 struct StartLine {
-    opened: Option<Opened>,
+    opened: Option<OpenedStorage>,
     ttl: Ttl,
     /// The slots, or why the storage did not answer.
     seen: Result<Vec<Slot>, String>,
 }
 
 impl StartLine {
-    async fn of(storage: &ElectionsTtlStorage, settings: &HostSettings, clock: &dyn Clock) -> Self {
+    async fn read(storage: &ElectionsTtlStorage, settings: &HostSettings, clock: &dyn Clock) -> Self {
         let (cluster, ttl) = (settings.cluster(), settings.ttl);
         let keys = SlotNumber::all(settings.slots).map(|slot| ElectionKey { cluster: cluster.clone(), slot });
         let keys = keys.collect::<Vec<_>>();
         let seen = tokio::select! {
             biased;
             seen = storage.scan(&keys) => seen.map_err(|failure| failure.to_string()),
-            () = clock.sleep(Timing::of(ttl).attempt_timeout()) => Err("the storage is slow".into()),
+            () = clock.sleep(Timing::new(ttl).attempt_timeout()) => Err("the storage is slow".into()),
         };
         Self { opened: storage.opened(), ttl, seen }
     }
@@ -154,7 +154,7 @@ impl fmt::Display for StartLine {
         match self.seen.as_deref() {
             Ok([Slot::Held { entry, proven_age }]) => {
                 let Entry { holder, epoch, .. } = entry;
-                write!(out, "slot 1 is held by {holder}, epoch {epoch}{}", Since(*epoch))?;
+                write!(out, "slot 1 is held by {holder}, epoch {epoch}{}", EpochTime(*epoch))?;
                 let is_over = proven_age.is_some_and(|age| age >= entry.ttl.get());
                 if is_over { out.write_str(", expired") } else { Ok(()) }
             }
@@ -204,7 +204,7 @@ mod tests {
     }
 
     fn line(slots: Vec<Slot>) -> String {
-        let opened = Opened::at("/var/lib/leader.db", Provenance::Existing).on("ext4");
+        let opened = OpenedStorage::at("/var/lib/leader.db", Provenance::Existing).on("ext4");
         StartLine { opened: Some(opened), ttl: Ttl::DEFAULT, seen: Ok(slots) }.to_string()
     }
 

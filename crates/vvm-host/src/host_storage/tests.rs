@@ -3,14 +3,14 @@
 use super::*;
 use crate::{
     LocalDir,
-    requests::{Demand, may_work},
+    requests::{StopDemand, may_work},
     status::tests::{Scene as Process, host_storage, in_steps, key, record},
 };
 use futures_util::FutureExt as _;
 use ielections::{Holder, Ttl};
 use std::time::Duration;
 use testing_time::MockClock;
-use vvm_storage::{Advanced, Ask, Stage, testing::FaultyStorage};
+use vvm_storage::{Ask, Stage, StageChange, testing::FaultyStorage};
 
 const FIRST_CHANCE: Duration = Duration::from_secs(3);
 
@@ -58,7 +58,7 @@ impl Scene {
             if stage == Stage::Accepted {
                 assert!(self.host.may_claim(&key(), Some(of)).is_ok());
             }
-            let Advanced::Done(request) = &stands else { panic!("{stands:?}") };
+            let StageChange::Done(request) = &stands else { panic!("{stands:?}") };
             stands = self.storage.advance_step_down(&key().cluster, request, stage).await.unwrap();
         }
         self.host.scan(&[key()]).await.unwrap();
@@ -76,7 +76,7 @@ async fn claim_sent_before_the_pause_is_seen_starts_no_work() {
     let alice = Holder::new("alice").unwrap();
     let (pause, _) = scene.storage.pause(&key().cluster, &alice, ask()).await.unwrap();
     assert_eq!(scene.claim().await, Ok(Claim::Claimed));
-    assert_eq!(may_work().await, Err(Demand::Paused(pause.clone())));
+    assert_eq!(may_work().await, Err(StopDemand::Paused(pause.clone())));
     scene.storage.resume(&key().cluster, &pause).await.unwrap();
     assert_eq!(may_work().await, Ok(()));
 }
@@ -98,7 +98,7 @@ async fn work_does_not_start_if_the_pause_cannot_be_read() {
     let scene = Scene::of("a").await;
     scene.host.close().await;
     let answer = in_steps(&scene.clock, Duration::from_secs(1), may_work(&scene.host)).await;
-    assert!(matches!(answer, Err(Demand::PauseUnseen(_))), "{answer:?}");
+    assert!(matches!(answer, Err(StopDemand::PauseUnseen(_))), "{answer:?}");
 }
 
 #[tokio::test]
@@ -166,13 +166,13 @@ async fn step_down_request_left_behind_is_ignored_after_its_lifetime() {
     let (of, first_chance) = (record(1).epoch, Ttl::new(FIRST_CHANCE).unwrap());
     let to = Holder::new("b").unwrap();
     let asked = scene.storage.ask_step_down(&key(), of, Some(&to), first_chance, ask()).await.unwrap();
-    let Advanced::Done(request) = asked else { panic!("{asked:?}") };
+    let StageChange::Done(request) = asked else { panic!("{asked:?}") };
     assert_eq!(scene.host.look_at_requests().await.unwrap().0.step_down.as_ref(), Some(&request));
     scene.clock.advance(request.lifetime());
     // Standby `b` comes hours later and accepts.
     let accepted = scene.storage.advance_step_down(&key().cluster, &request, Stage::Accepted).await.unwrap();
-    let Advanced::Done(request) = accepted else { panic!("{accepted:?}") };
-    assert_eq!(scene.host.look_at_requests().await.unwrap(), (Requests::default(), Some(request)));
+    let StageChange::Done(request) = accepted else { panic!("{accepted:?}") };
+    assert_eq!(scene.host.look_at_requests().await.unwrap(), (OperatorRequests::default(), Some(request)));
     assert_eq!(scene.host.requests().borrow().step_down, None);
 }
 

@@ -156,7 +156,7 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    pub(super) fn of(dir: &LocalDir, name: &str) -> Result<Option<Self>, UnfitFolder> {
+    pub(super) fn open(dir: &LocalDir, name: &str) -> Result<Option<Self>, UnfitFolder> {
         let path = dir.make()?;
         Ok(path.map(|path| Self { path, prefix: format!("{:016x}", hash(name)) }))
     }

@@ -15,7 +15,7 @@ const DIGITS_OF_A_DAY: usize = 8;
 
 impl PeriodOrder {
     /// Returns the place of `period`. `None` if its form shows no order, or if in its form a later text may come first.
-    pub fn of(period: &str) -> Option<Self> {
+    pub fn parse(period: &str) -> Option<Self> {
         let is_digit = |letter: char| letter.is_ascii_digit();
         let digits = period.split(|letter| !is_digit(letter)).filter(|digits| !digits.is_empty());
         let digits = digits.collect::<Vec<_>>();

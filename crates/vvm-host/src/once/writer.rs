@@ -50,7 +50,7 @@ pub struct AttemptEnd {
 
 /// What a leadership did for its period.
 #[derive(Debug)]
-pub enum Settled {
+pub enum PeriodOutcome {
     /// Nothing, by this decision, which is no [`Decision::Run`].
     Nothing(Decision),
     /// Nothing, because it was stopped. An attempt may have been counted.
@@ -96,7 +96,7 @@ impl PeriodWriter {
             return Err(PeriodError::NoDocuments);
         };
         let (once, holder, clock) = (once.clone(), holder.to_owned(), Arc::clone(clock));
-        let (retry_pause, end_timeout) = (Timing::of(ttl).retry_pause(), end_timeout(ttl));
+        let (retry_pause, end_timeout) = (Timing::new(ttl).retry_pause(), end_timeout(ttl));
         Ok(Self { documents, id, once, holder, clock, retry_pause, end_timeout })
     }
 
@@ -108,15 +108,19 @@ impl PeriodWriter {
     ///
     /// # Cancel safety
     /// As that of [`OnceWork::attempt`].
-    pub async fn run(&self, work: &impl OnceWork, stop: &CancellationToken) -> Result<Settled, PeriodError> {
+    pub async fn run(
+        &self,
+        work: &impl OnceWork,
+        stop: &CancellationToken,
+    ) -> Result<PeriodOutcome, PeriodError> {
         let begun = tokio::select! {
             biased;
-            () = stop.cancelled() => return Ok(Settled::Stopped),
+            () = stop.cancelled() => return Ok(PeriodOutcome::Stopped),
             begun = self.begin(work) => begun?,
         };
         let counted = match begun {
             Ok(counted) => counted,
-            Err(decision) => return Ok(Settled::Nothing(decision)),
+            Err(decision) => return Ok(PeriodOutcome::Nothing(decision)),
         };
         let attempt = counted.number;
         let ended = work.attempt(attempt).await;
@@ -124,7 +128,7 @@ impl PeriodWriter {
             Ok(end) => end,
             Err(refusal) => {
                 self.note_end(&counted, &refusal.to_string()).await;
-                return Ok(Settled::NotStarted(refusal));
+                return Ok(PeriodOutcome::NotStarted(refusal));
             }
         };
         if end.by_itself && end.succeeded {
@@ -134,14 +138,14 @@ impl PeriodWriter {
                 () = work.no_time_is_left() => Err("the storage did not confirm it in time".to_owned()),
             };
             return Ok(match marked {
-                Ok(()) => Settled::Marked,
-                Err(why) => Settled::NotMarked { attempt, why },
+                Ok(()) => PeriodOutcome::Marked,
+                Err(why) => PeriodOutcome::NotMarked { attempt, why },
             });
         }
         if let Some(how) = end.how {
             self.note_end(&counted, &how).await;
         }
-        Ok(Settled::Failed { attempt })
+        Ok(PeriodOutcome::Failed { attempt })
     }
 
     async fn begin(&self, work: &impl OnceWork) -> Result<Result<CountedAttempt, Decision>, PeriodError> {
@@ -159,7 +163,7 @@ impl PeriodWriter {
         let mut is_logged = false;
         loop {
             let cause = match self.documents.get(&self.id).await {
-                Ok(document) => return Periods::of(document.as_ref()),
+                Ok(document) => return Periods::from_document(document.as_ref()),
                 Err(DocumentReadError::Storage(ReadError::Unavailable(cause))) => cause.to_string(),
                 Err(DocumentReadError::Storage(refusal)) => {
                     return Err(PeriodError::Refused(refusal.to_string()));
@@ -314,7 +318,7 @@ mod tests {
             Self { mock, storage, faulty, leadership, writer }
         }
 
-        async fn run(&self, work: &impl OnceWork) -> Settled {
+        async fn run(&self, work: &impl OnceWork) -> PeriodOutcome {
             let stop = CancellationToken::new();
             in_steps(&self.mock, STEP, self.writer.run(work, &stop)).await.unwrap()
         }
@@ -374,7 +378,7 @@ mod tests {
                 assert_eq!(stored.done, is_done, "{settled:?}");
                 let attempts = work.attempts.into_inner();
                 if is_done && number == 2 {
-                    assert!(matches!(settled, Settled::Nothing(Decision::Done(_))), "{settled:?}");
+                    assert!(matches!(settled, PeriodOutcome::Nothing(Decision::Done(_))), "{settled:?}");
                     assert!(attempts.is_empty() && stored.attempts == 1, "{attempts:?}");
                     continue;
                 }
@@ -392,14 +396,14 @@ mod tests {
     #[tokio::test]
     async fn mark_of_a_success_is_tried_again_after_refusals_while_time_is_left() {
         // Pauses lie between the attempts.
-        let many = (LEFT.as_nanos() / Timing::of(TTL).retry_pause().as_nanos()) as usize / 2;
+        let many = (LEFT.as_nanos() / Timing::new(TTL).retry_pause().as_nanos()) as usize / 2;
         for (refusals, is_marked) in [(Some(0), true), (Some(1), true), (Some(many), true), (None, false)] {
             let scene = Scene::new().await;
             let work = Played { refusals, ..Played::of(&scene, true, true) };
             let settled = scene.run(&work).await;
             let is_right = match &settled {
-                Settled::Marked => is_marked,
-                Settled::NotMarked { .. } => !is_marked,
+                PeriodOutcome::Marked => is_marked,
+                PeriodOutcome::NotMarked { .. } => !is_marked,
                 _ => false,
             };
             assert!(is_right, "{refusals:?}: {settled:?}");

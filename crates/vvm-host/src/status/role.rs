@@ -14,20 +14,20 @@ pub enum Role {
     /// It waits for leadership.
     Campaigning,
     /// It leads, and the work is about to start.
-    Starting(Leading),
+    Starting(SlotLeadership),
     /// It leads, and the work runs.
-    Leading(Leading),
+    Leading(SlotLeadership),
     /// It leads, and no work runs for a while.
     Idling {
         /// The leadership.
-        leading: Leading,
+        leading: SlotLeadership,
         /// Why no work runs.
-        idle: Idle,
+        idle: PendingRestart,
     },
     /// The work stops or has stopped. The leadership may have ended already.
     Stopping {
         /// The leadership.
-        leading: Leading,
+        leading: SlotLeadership,
         /// The first reason to stop.
         why: WhyStopping,
     },
@@ -40,7 +40,7 @@ pub enum Role {
 
 /// A leadership.
 #[derive(Clone, Debug)]
-pub struct Leading {
+pub struct SlotLeadership {
     /// The number of its slot.
     pub slot: u32,
     /// Epoch, incarnation, time left, loss.
@@ -51,7 +51,7 @@ pub struct Leading {
 
 /// Why no work runs under a leadership.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Idle {
+pub struct PendingRestart {
     /// The number of the restart that follows, from 1.
     pub number: u32,
     /// How many restarts are allowed; `None` for any number.
@@ -97,7 +97,7 @@ impl Role {
         ["opening", "unready", "campaigning", "starting", "leading", "restarting", "stopping", "ended"];
 
     /// Returns the leadership, if there is one, even if it ends.
-    pub fn leadership(&self) -> Option<&Leading> {
+    pub fn leadership(&self) -> Option<&SlotLeadership> {
         match self {
             Self::Starting(leading)
             | Self::Leading(leading)
@@ -123,13 +123,13 @@ impl fmt::Display for Role {
     }
 }
 
-impl fmt::Display for Leading {
+impl fmt::Display for SlotLeadership {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "slot {}, epoch {}", self.slot, self.standing.epoch())
     }
 }
 
-impl fmt::Display for Idle {
+impl fmt::Display for PendingRestart {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { number, limit, pause, ended } = self;
         let of = limit.map(|limit| format!(" of {limit}")).unwrap_or_default();

@@ -46,11 +46,11 @@ const FAILURES: [(Call, &str); 9] = [
     (Call::Write, NO_ANSWER),
 ];
 
-pub(crate) trait Failure: fmt::Display {
+pub(crate) trait FailureKind: fmt::Display {
     fn word(&self) -> &'static str;
 }
 
-impl Failure for ReadError {
+impl FailureKind for ReadError {
     fn word(&self) -> &'static str {
         match self {
             Self::Unavailable(_) => "unavailable",
@@ -60,7 +60,7 @@ impl Failure for ReadError {
     }
 }
 
-impl Failure for WriteError {
+impl FailureKind for WriteError {
     fn word(&self) -> &'static str {
         match self {
             Self::NotApplied(_) => "not_applied",

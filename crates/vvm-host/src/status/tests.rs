@@ -299,7 +299,7 @@ fn every_role_is_observed_and_has_a_word() {
         words.push(roles.borrow_and_update().word());
         let leadership = scene.acquire().await;
         let (pause, ended) = (Duration::from_secs(1), "exited with status 3".into());
-        let idle = Idle { number: 2, limit: Some(5), pause, ended };
+        let idle = PendingRestart { number: 2, limit: Some(5), pause, ended };
         let steps: [&dyn Fn(); 5] = [
             &|| scene.status.starts(1, leadership.standing().clone()),
             &|| scene.status.works(),
@@ -325,7 +325,7 @@ fn holder_without_work_is_ready_and_does_not_lead() {
         let leadership = scene.lead().await;
         assert!(status.leads().is_some());
         let (pause, ended) = (Duration::from_secs(4), "exited with status 3".into());
-        status.idles(Idle { number: 2, limit: Some(5), pause, ended });
+        status.idles(PendingRestart { number: 2, limit: Some(5), pause, ended });
         assert!(status.leads().is_none());
         assert_eq!(status.readiness(), Ok(()));
         let epoch = leadership.epoch();

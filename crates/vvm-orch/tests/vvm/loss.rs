@@ -57,7 +57,7 @@ fn vanished_record_limits_stop_timeout_to_the_tightened_deadline() {
         let Some(Problem::Lost(Loss::Vanished)) = running.problem().await else { panic!() };
         let lost_at = cluster.clock.now();
         let Err(Problem::Lost(_)) = running.shutdown().await else { panic!() };
-        assert_eq!(cluster.clock.now(), lost_at.after(Timing::of(TTL).stopping()));
+        assert_eq!(cluster.clock.now(), lost_at.after(Timing::new(TTL).stopping()));
         assert_eq!(process.fired().len(), 1);
     });
 }

@@ -196,7 +196,7 @@ fn dropped_shutdown_call_and_dropped_handle_shut_down() {
 #[test]
 fn shutdown_during_a_hung_call_waits_for_no_read_and_for_at_most_one_write() {
     for (verb, bound) in
-        [(Verb::Scan, Duration::ZERO), (Verb::InsertIfNotExist, Timing::of(TTL).attempt_timeout())]
+        [(Verb::Scan, Duration::ZERO), (Verb::InsertIfNotExist, Timing::new(TTL).attempt_timeout())]
     {
         run_one(async |cluster, process| {
             process.storage.fail_always(verb, Fault::Hang);
@@ -223,7 +223,7 @@ fn shutdown_gives_up_the_release_if_the_storage_hangs() {
         cluster.sleep(6).await;
         let began = cluster.clock.now();
         running.shutdown().await.unwrap();
-        let timing = Timing::of(TTL);
+        let timing = Timing::new(TTL);
         // The renewal and its read-back share one attempt's time. Then come three deletes with pauses.
         let bound = timing.attempt_timeout() * 4 + timing.retry_pause() * 2;
         let took = cluster.clock.now().since(began);

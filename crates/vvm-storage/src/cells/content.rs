@@ -6,7 +6,7 @@
 use crate::{
     document_set::DocumentSet,
     key::Partition,
-    step::{Decision, Shown, State, Step, decide},
+    step::{CurrentState, Decision, PartitionState, Step, decide},
 };
 use bytes::Bytes;
 use data_encoding::HEXLOWER;
@@ -52,7 +52,7 @@ pub(super) struct SettingCell {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Damaged {
+pub(crate) enum DecodeError {
     #[error("the value of {at} is written in format {found}, and this version reads format {FORMAT}")]
     Format { at: Partition, found: u32 },
     #[error("the value of {at} has the key {found}: this storage does not keep keys apart")]
@@ -67,7 +67,7 @@ impl SlotCell {
         Self { slot, documents: DocumentSet::default(), origin: Origin::Elections }
     }
 
-    pub(super) fn after(&self, step: &Step) -> Result<Self, Shown> {
+    pub(super) fn after(&self, step: &Step) -> Result<Self, CurrentState> {
         let Ok(decision) = decide(self, step);
         match decision {
             Decision::Hold(entry) => {
@@ -83,13 +83,13 @@ impl SlotCell {
                 documents.apply(version, writes);
                 Ok(Self { documents, ..self.clone() })
             }
-            Decision::Store(_) => Err(Shown::Nothing),
+            Decision::Store(_) => Err(CurrentState::Nothing),
             Decision::Refuse(shown) => Err(shown),
         }
     }
 
     pub(crate) fn encode(&self, at: &Partition) -> Bytes {
-        let record = self.slot.entry().map(|entry| Record {
+        let record = self.slot.entry().map(|entry| EncodedRecord {
             incarnation: entry.incarnation().to_string(),
             write: entry.version.write,
             ttl_ns: nanoseconds(entry.ttl.get()),
@@ -112,7 +112,7 @@ impl SlotCell {
         bytes.into()
     }
 
-    pub(crate) fn decode(at: &Partition, value: &Bytes) -> Result<Self, Damaged> {
+    pub(crate) fn decode(at: &Partition, value: &Bytes) -> Result<Self, DecodeError> {
         match parse(at, value)? {
             (Body::Slot(line), bodies) => {
                 line.read(value.slice_ref(bodies)).map_err(|cause| damaged(at, cause))
@@ -133,7 +133,7 @@ pub fn decodes(bytes: &[u8]) -> bool {
     is_setting | SlotCell::decode(&slot, &Bytes::copy_from_slice(bytes)).is_ok()
 }
 
-impl State for SlotCell {
+impl PartitionState for SlotCell {
     type Error = Infallible;
 
     fn slot(&self) -> Result<Slot, Infallible> {
@@ -161,7 +161,7 @@ impl SettingCell {
         line(at, Body::Setting(setting)).into()
     }
 
-    pub(super) fn decode(at: &Partition, value: &[u8]) -> Result<Self, Damaged> {
+    pub(super) fn decode(at: &Partition, value: &[u8]) -> Result<Self, DecodeError> {
         match parse(at, value)? {
             (Body::Setting(SettingLine { value, longest_ttl_ns }), _) => {
                 let value = HEXLOWER.decode(value.as_bytes()).map_err(|cause| damaged(at, cause))?;
@@ -173,7 +173,7 @@ impl SettingCell {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Line {
+struct EncodedCell {
     vvm_format: u32,
     key: String,
     #[serde(flatten)]
@@ -195,7 +195,7 @@ enum Body {
 #[derive(Serialize, Deserialize)]
 struct SlotLine {
     epoch: Option<u64>,
-    record: Option<Record>,
+    record: Option<EncodedRecord>,
     batches: u64,
     documents: Vec<Document>,
     #[serde(default, skip_serializing_if = "Origin::is_elections")]
@@ -203,7 +203,7 @@ struct SlotLine {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Record {
+struct EncodedRecord {
     incarnation: String,
     write: u64,
     ttl_ns: u64,
@@ -249,7 +249,7 @@ impl SlotLine {
     }
 }
 
-impl Record {
+impl EncodedRecord {
     fn read(self, epoch: Epoch) -> Result<Entry, Cause> {
         let incarnation = self.incarnation.parse::<Incarnation>()?;
         Ok(Entry {
@@ -262,29 +262,29 @@ impl Record {
 }
 
 fn line(at: &Partition, body: Body) -> Vec<u8> {
-    let line = Line { vvm_format: FORMAT, key: HEXLOWER.encode(at.as_bytes()), body };
+    let line = EncodedCell { vvm_format: FORMAT, key: HEXLOWER.encode(at.as_bytes()), body };
     // Serialization of these types has no failing case: no map keys but strings, no custom serializer.
     let mut bytes = serde_json::to_vec(&line).unwrap_or_default();
     bytes.push(b'\n');
     bytes
 }
 
-fn parse<'value>(at: &Partition, value: &'value [u8]) -> Result<(Body, &'value [u8]), Damaged> {
+fn parse<'value>(at: &Partition, value: &'value [u8]) -> Result<(Body, &'value [u8]), DecodeError> {
     let end = value.iter().position(|byte| *byte == b'\n').ok_or_else(|| damaged(at, "no line"))?;
     let (line, rest) = (&value[..end], &value[end + 1..]);
     let Format { vvm_format: found } = serde_json::from_slice(line).map_err(|cause| damaged(at, cause))?;
     if found != FORMAT {
-        return Err(Damaged::Format { at: at.clone(), found });
+        return Err(DecodeError::Format { at: at.clone(), found });
     }
-    let Line { key, body, .. } = serde_json::from_slice(line).map_err(|cause| damaged(at, cause))?;
+    let EncodedCell { key, body, .. } = serde_json::from_slice(line).map_err(|cause| damaged(at, cause))?;
     if key != HEXLOWER.encode(at.as_bytes()) {
-        return Err(Damaged::OtherKey { at: at.clone(), found: key });
+        return Err(DecodeError::OtherKey { at: at.clone(), found: key });
     }
     Ok((body, rest))
 }
 
-fn damaged(at: &Partition, cause: impl Into<Cause>) -> Damaged {
-    Damaged::Content { at: at.clone(), cause: cause.into() }
+fn damaged(at: &Partition, cause: impl Into<Cause>) -> DecodeError {
+    DecodeError::Content { at: at.clone(), cause: cause.into() }
 }
 
 /// A TTL has at most about 584 years in nanoseconds of 64 bits, and [`Ttl`] far less.

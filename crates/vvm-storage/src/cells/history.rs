@@ -13,9 +13,9 @@ use std::{
 };
 
 #[derive(Default, Debug)]
-pub(super) struct History {
+pub(super) struct HighWaterMarks {
     pub(super) marks: Mutex<HashMap<Partition, Mark>>,
-    pub(super) unfit: OnceLock<Unfit>,
+    pub(super) unfit: OnceLock<CellWentBack>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,14 +34,14 @@ pub(super) struct Mark {
      accepted two under one condition, or was restored from a backup. Stop all candidates; then use another \
      server, or a version of it that obeys conditions (`vvm doctor` tries it)"
 )]
-pub(super) struct Unfit {
+pub(super) struct CellWentBack {
     at: Partition,
     known: Mark,
     found: Mark,
 }
 
 impl Mark {
-    pub(super) fn of(content: &SlotCell) -> Self {
+    pub(super) fn new(content: &SlotCell) -> Self {
         Self {
             epoch: content.slot.last_epoch(),
             version: content.slot.entry().map(|entry| entry.version),
@@ -68,7 +68,7 @@ impl Mark {
     }
 }
 
-impl History {
+impl HighWaterMarks {
     /// Fails if the storage has ever gone back.
     pub(super) fn check(&self) -> Result<(), ReadError> {
         match self.unfit.get() {
@@ -93,9 +93,9 @@ impl History {
         before: Option<Mark>,
         content: &SlotCell,
     ) -> Result<(), ReadError> {
-        let found = Mark::of(content);
+        let found = Mark::new(content);
         if let Some(known) = before.filter(|known| known.excludes(&found)) {
-            let unfit = self.unfit.get_or_init(|| Unfit { at: at.clone(), known, found });
+            let unfit = self.unfit.get_or_init(|| CellWentBack { at: at.clone(), known, found });
             tracing::error!("{unfit}");
             return self.check();
         }

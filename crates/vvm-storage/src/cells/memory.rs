@@ -2,8 +2,8 @@
 //! from any state.
 
 use super::{
-    CellStorage, Cells, Known,
-    history::{Mark, Unfit},
+    CachedCell, CellStorage, Cells,
+    history::{CellWentBack, Mark},
     placeholder::{LongestTtl, lock},
 };
 use crate::key::Partition;
@@ -14,10 +14,10 @@ use vvm_clock::WallClock;
 /// What a handle knows. A new process knows nothing.
 #[derive(Clone, Default, Debug)]
 pub struct Memory {
-    known: Vec<(Partition, Known)>,
+    known: Vec<(Partition, CachedCell)>,
     ttls: Vec<(Partition, LongestTtl)>,
     marks: Vec<(Partition, Mark)>,
-    unfit: Option<Unfit>,
+    unfit: Option<CellWentBack>,
 }
 
 /// Its debug text shows every field.

@@ -1,5 +1,5 @@
 use super::{
-    ATTEMPTS, Cell, CellStorage, CellWrite, Cells, Expected, KeepsChanging, Known, Tag,
+    ATTEMPTS, CachedCell, Cell, CellCondition, CellStorage, CellWrite, Cells, KeepsChanging, Tag,
     content::{Origin, SettingCell, SlotCell},
     unreadable,
 };
@@ -46,7 +46,7 @@ pub(super) struct LongestTtl {
     "the record of {at} was deleted from the storage, its leader may still work, and this process may not \
      write: allow it to"
 )]
-pub(super) struct Deleted {
+pub(super) struct DeletedCell {
     pub(super) at: Partition,
 }
 
@@ -84,7 +84,7 @@ pub(super) fn lock<T>(map: &Mutex<T>) -> MutexGuard<'_, T> {
     map.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Known {
+impl CachedCell {
     pub(super) fn is_unwritten(&self) -> bool {
         let is_shown = |entry: &Entry| entry.incarnation() == UNWRITTEN;
         self.content.origin == Origin::Placeholder && self.content.slot.entry().is_some_and(is_shown)
@@ -100,7 +100,7 @@ impl<C: CellStorage> Cells<C> {
     /// the record of a dead leader (I5). Its epoch exceeds all that this handle knows (I2).
     ///
     /// Dropped, the placeholder may be written, even later, but only while the cell is absent.
-    pub(super) async fn standing(&self, at: &Partition) -> Result<Known, ReadError> {
+    pub(super) async fn standing(&self, at: &Partition) -> Result<CachedCell, ReadError> {
         for _ in 0..ATTEMPTS {
             let mut known = self.fresh(at).await?;
             if !known.is_lost() {
@@ -117,7 +117,7 @@ impl<C: CellStorage> Cells<C> {
                 match self.replace(at, 0, content.clone(), known.expected.clone()).await {
                     Ok(true) => {
                         tracing::warn!(record = %at, "the record was deleted: the slot waits for the longest TTL");
-                        return Ok(Known { content, expected: known.expected });
+                        return Ok(CachedCell { content, expected: known.expected });
                     }
                     Ok(false) | Err(WriteError::Replaced(_)) => continue,
                     Err(WriteError::NotApplied(cause) | WriteError::Unknown(cause)) => {
@@ -136,7 +136,7 @@ impl<C: CellStorage> Cells<C> {
         Err(ReadError::Unavailable(KeepsChanging { at: at.clone() }.into()))
     }
 
-    fn placeholder(&self, at: &Partition, known: &Known, ttl: Ttl) -> Result<SlotCell, Cause> {
+    fn placeholder(&self, at: &Partition, known: &CachedCell, ttl: Ttl) -> Result<SlotCell, Cause> {
         let last = known.content.slot.last_epoch().max(self.history.epoch(at));
         let epoch = Epoch::following(last, self.placeholders.wall.since_unix_epoch())?;
         let mut incarnation = [0; 16];
@@ -165,7 +165,7 @@ impl<C: CellStorage> Cells<C> {
                 return Ok(());
             }
             let raised = SettingCell { longest_ttl: ttl, ..setting };
-            let written = self.storage.write(&at, raised.encode(&at), Expected::Tag(tag)).await;
+            let written = self.storage.write(&at, raised.encode(&at), CellCondition::Tag(tag)).await;
             // The claim that follows was not sent, whatever became of this write.
             if let CellWrite::Written(_) = written.map_err(|error| WriteError::NotApplied(error.into()))? {
                 self.placeholders.stored(&at, ttl);

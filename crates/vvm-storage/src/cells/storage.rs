@@ -2,7 +2,7 @@
 
 use crate::{
     key::Partition,
-    sysvvm::{Description, Opened, SysVvmHints},
+    sysvvm::{Description, OpenedStorage, SysVvmHints},
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -56,7 +56,7 @@ pub struct Cell {
 
 /// The state that a write replaces.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Expected {
+pub enum CellCondition {
     /// The cell does not exist.
     Absent,
     /// The cell has this tag.
@@ -104,8 +104,12 @@ pub trait CellStorage: Debug + Send + Sync + 'static {
     }
 
     /// Replaces the cell by `value` if it is in the state `expected`.
-    async fn write(&self, key: &Partition, value: Bytes, expected: Expected)
-    -> Result<CellWrite, WriteError>;
+    async fn write(
+        &self,
+        key: &Partition,
+        value: Bytes,
+        expected: CellCondition,
+    ) -> Result<CellWrite, WriteError>;
 
     /// [`write`](Self::write) of a slot's cell, which holds this record; `None` if the slot is vacant. For a
     /// storage that shows the record in fields of its own.
@@ -114,7 +118,7 @@ pub trait CellStorage: Debug + Send + Sync + 'static {
         key: &Partition,
         value: Bytes,
         record: Option<&Entry>,
-        expected: Expected,
+        expected: CellCondition,
     ) -> Result<CellWrite, WriteError> {
         let _shown_by_the_value_alone = record;
         self.write(key, value, expected).await
@@ -131,7 +135,7 @@ pub trait CellStorage: Debug + Send + Sync + 'static {
     }
 
     /// Returns where the storage is and whether opening it created it, if the driver knows.
-    fn opened(&self) -> Option<Opened> {
+    fn opened(&self) -> Option<OpenedStorage> {
         None
     }
 

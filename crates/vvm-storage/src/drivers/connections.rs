@@ -1,6 +1,6 @@
-//! What the connections of drivers share: [`Room`] for requests, the [`Next`] host to try, and a [`Stream`].
+//! What the connections of drivers share: [`RequestLimiter`] for requests, the [`Next`] host to try, and a [`Stream`].
 
-use super::errors::Closed;
+use super::errors::HandleClosed;
 #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{io, time::Duration};
@@ -10,23 +10,23 @@ use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
 };
-use vvm_clock::{Clock as _, Span, SystemClock};
+use vvm_clock::{Clock as _, DisplayDuration, SystemClock};
 
-pub(super) struct Room {
+pub(super) struct RequestLimiter {
     pub(super) clock: SystemClock,
     request_timeout: Duration,
     requests: Semaphore,
 }
 
-impl Room {
+impl RequestLimiter {
     pub(super) fn new(request_timeout: Duration, most: usize) -> io::Result<Self> {
         let (clock, requests) = (SystemClock::start()?, Semaphore::new(most));
         Ok(Self { clock, request_timeout, requests })
     }
 
     /// Waits until a request may begin, and fails once the handle is closed.
-    pub(super) async fn enter(&self) -> Result<SemaphorePermit<'_>, Closed> {
-        self.requests.acquire().await.map_err(|_| Closed)
+    pub(super) async fn acquire(&self) -> Result<SemaphorePermit<'_>, HandleClosed> {
+        self.requests.acquire().await.map_err(|_| HandleClosed)
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -50,7 +50,7 @@ impl Room {
         tokio::select! {
             biased;
             answer = request => Ok(answer),
-            () = self.clock.sleep(limit) => Err(format!("no answer within {}", Span(limit))),
+            () = self.clock.sleep(limit) => Err(format!("no answer within {}", DisplayDuration(limit))),
         }
     }
 }

@@ -54,15 +54,15 @@ mod rows;
 mod tests;
 
 use crate::{
-    drivers::{errors::Closed, errors::is_met},
+    drivers::{errors::HandleClosed, errors::is_met},
     key::Partition,
     opening::OpenError,
-    step::{Done, Shown, Step},
-    sysvvm::{Description, Opened, Provenance, SysVvmStorage},
+    step::{CurrentState, Step, StepOutcome},
+    sysvvm::{Description, OpenedStorage, Provenance, SysVvmStorage},
 };
 use address::Address;
 use async_trait::async_trait;
-use errors::{Damaged, DriverError};
+use errors::{DecodeError, DriverError};
 use ielections::{
     Document, DocumentId, DocumentLimits, FenceState, Limits, Page, ReadError, Scan, Slot, WriteError,
 };
@@ -98,12 +98,12 @@ impl DynamoDbStorage {
         Self { requests: Mutex::new(Some(requests)), location }
     }
 
-    fn requests(&self) -> Result<Requests, Closed> {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or(Closed)
+    fn requests(&self) -> Result<Requests, HandleClosed> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or(HandleClosed)
     }
 }
 
-async fn carry_out(requests: &Requests, at: &[u8], step: &Step) -> Result<Done, DriverError> {
+async fn carry_out(requests: &Requests, at: &[u8], step: &Step) -> Result<StepOutcome, DriverError> {
     let update = requests.update(at);
     let update = match step {
         Step::Claim { from, to } => rows::claim(update, from, to),
@@ -112,14 +112,14 @@ async fn carry_out(requests: &Requests, at: &[u8], step: &Step) -> Result<Done, 
         Step::Settle { value } => rows::settle(update, value),
         Step::Batch { fence, writes } => return requests.write_documents(at, fence, writes).await,
     };
-    let Some(item) = requests.unless_refused(update).await? else { return Ok(Done::Applied) };
+    let Some(item) = requests.unless_refused(update).await? else { return Ok(StepOutcome::Applied) };
     if let Step::Settle { .. } = step {
-        let stands = rows::setting(item.as_ref())?.ok_or_else(Damaged::unexplained_refusal)?;
-        return Ok(Done::Refused(Shown::Setting(stands)));
+        let stands = rows::setting(item.as_ref())?.ok_or_else(DecodeError::unexplained_refusal)?;
+        return Ok(StepOutcome::Refused(CurrentState::Setting(stands)));
     }
     match rows::slot(item.as_ref())? {
-        stands if is_met(step, &stands) => Err(Damaged::unexplained_refusal().into()),
-        stands => Ok(Done::Refused(stands.into())),
+        stands if is_met(step, &stands) => Err(DecodeError::unexplained_refusal().into()),
+        stands => Ok(StepOutcome::Refused(stands.into())),
     }
 }
 
@@ -136,11 +136,11 @@ impl SysVvmStorage for DynamoDbStorage {
         }
     }
 
-    fn opened(&self) -> Option<Opened> {
-        Some(Opened::at(self.location.clone(), Provenance::Existing))
+    fn opened(&self) -> Option<OpenedStorage> {
+        Some(OpenedStorage::at(self.location.clone(), Provenance::Existing))
     }
 
-    async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError> {
+    async fn commit(&self, at: Partition, step: Step) -> Result<StepOutcome, WriteError> {
         let requests = self.requests()?;
         carry_out(&requests, at.as_bytes(), &step).await.map_err(DriverError::into_write_error)
     }

@@ -7,20 +7,20 @@ use std::{error::Error, iter::successors};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("this handle of the storage is closed: open another one")]
-pub(super) struct Closed;
+pub(super) struct HandleClosed;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the thread that owns the database ended before it answered")]
-pub(super) struct Unanswered;
+pub(super) struct ThreadEnded;
 
-impl From<Closed> for WriteError {
-    fn from(closed: Closed) -> Self {
+impl From<HandleClosed> for WriteError {
+    fn from(closed: HandleClosed) -> Self {
         Self::Fatal(closed.into())
     }
 }
 
-impl From<Closed> for ReadError {
-    fn from(closed: Closed) -> Self {
+impl From<HandleClosed> for ReadError {
+    fn from(closed: HandleClosed) -> Self {
         Self::Fatal(closed.into())
     }
 }

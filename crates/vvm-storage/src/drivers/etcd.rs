@@ -49,13 +49,13 @@ use crate::{
     },
     key::Partition,
     opening::OpenError,
-    step::{Done, Shown, Step},
-    sysvvm::{Description, Opened, Provenance, SysVvmHints, SysVvmStorage},
+    step::{CurrentState, Step, StepOutcome},
+    sysvvm::{Description, OpenedStorage, Provenance, SysVvmHints, SysVvmStorage},
 };
 use address::Address;
 use async_trait::async_trait;
 use connections::{Connections, Watch};
-use errors::{Damaged, DriverError};
+use errors::{DecodeError, DriverError};
 use ielections::{
     Document, DocumentId, DocumentLimits, FenceState, Limits, Page, ReadError, Scan, Slot, WriteError,
 };
@@ -91,23 +91,23 @@ impl EtcdStorage {
         Ok(Self { connections, keyspace, watches: Watches::default() })
     }
 
-    async fn carry_out(&self, at: &Partition, step: &Step) -> Result<Done, DriverError> {
+    async fn carry_out(&self, at: &Partition, step: &Step) -> Result<StepOutcome, DriverError> {
         let answer = self.connections.transaction(&self.keyspace.step(at, step)).await?;
         if answer.succeeded {
-            return Ok(Done::Applied);
+            return Ok(StepOutcome::Applied);
         }
-        Ok(Done::Refused(match step {
+        Ok(StepOutcome::Refused(match step {
             Step::Settle { .. } => {
-                Shown::Setting(self.shown_setting(answer)?.ok_or_else(Damaged::not_shown)?)
+                CurrentState::Setting(self.shown_setting(answer)?.ok_or_else(DecodeError::not_shown)?)
             }
             Step::Batch { .. } => {
                 self.keyspace.fence(answer)?;
-                Shown::Nothing
+                CurrentState::Nothing
             }
             Step::Claim { .. } | Step::Renew { .. } | Step::Release { .. } => {
                 match self.keyspace.fence(answer)?.slot {
-                    stands if is_met(step, &stands) => return Err(Damaged::not_shown().into()),
-                    stands => Shown::Slot(stands),
+                    stands if is_met(step, &stands) => return Err(DecodeError::not_shown().into()),
+                    stands => CurrentState::Slot(stands),
                 }
             }
         }))
@@ -139,11 +139,11 @@ impl SysVvmStorage for EtcdStorage {
         }
     }
 
-    fn opened(&self) -> Option<Opened> {
-        Some(Opened::at(self.connections.address().to_string(), Provenance::Existing))
+    fn opened(&self) -> Option<OpenedStorage> {
+        Some(OpenedStorage::at(self.connections.address().to_string(), Provenance::Existing))
     }
 
-    async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError> {
+    async fn commit(&self, at: Partition, step: Step) -> Result<StepOutcome, WriteError> {
         self.carry_out(&at, &step).await.map_err(DriverError::of_write)
     }
 

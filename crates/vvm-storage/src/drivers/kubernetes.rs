@@ -67,16 +67,16 @@ pub use rows::decodes;
 
 use self::{
     cluster::{Address, Cluster},
-    connections::{Change, Connections, Watch},
+    connections::{Connections, Watch, WatchEvent},
     errors::DriverError,
     rows::Lease,
 };
 use crate::{
-    cells::{Cell, CellLimits, CellStorage, CellWrite, Expected},
+    cells::{Cell, CellCondition, CellLimits, CellStorage, CellWrite},
     drivers::watches::{NotWatched, Watcher, Watches},
     key::{ClusterName, KEY_PREFIX_SLOT_COUNT, Partition},
     opening::OpenError,
-    sysvvm::{Description, Opened, Provenance, SysVvmHints},
+    sysvvm::{Description, OpenedStorage, Provenance, SysVvmHints},
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -115,15 +115,15 @@ impl LeaseStorage {
         key: &Partition,
         value: &Bytes,
         record: Option<&Entry>,
-        expected: Expected,
+        expected: CellCondition,
     ) -> Result<CellWrite, DriverError> {
         let now = SystemWallClock.since_unix_epoch();
         let written = match expected {
-            Expected::Absent => {
+            CellCondition::Absent => {
                 let lease = Lease::new(key, &self.connections.cluster.namespace).set(key, value, record, now);
                 self.connections.create(&lease).await?
             }
-            Expected::Tag(tag) => {
+            CellCondition::Tag(tag) => {
                 let seen = Lease::of_tag(&tag)?;
                 let written = self.connections.replace(&seen.clone().set(key, value, record, now)).await?;
                 if written.is_none() && seen.is_held() {
@@ -170,7 +170,7 @@ impl CellStorage for LeaseStorage {
         &self,
         key: &Partition,
         value: Bytes,
-        expected: Expected,
+        expected: CellCondition,
     ) -> Result<CellWrite, WriteError> {
         self.write_slot(key, value, None, expected).await
     }
@@ -180,7 +180,7 @@ impl CellStorage for LeaseStorage {
         key: &Partition,
         value: Bytes,
         record: Option<&Entry>,
-        expected: Expected,
+        expected: CellCondition,
     ) -> Result<CellWrite, WriteError> {
         self.set(key, &value, record, expected).await.map_err(DriverError::of_write)
     }
@@ -189,10 +189,10 @@ impl CellStorage for LeaseStorage {
         Some(self)
     }
 
-    fn opened(&self) -> Option<Opened> {
+    fn opened(&self) -> Option<OpenedStorage> {
         let Cluster { namespace, server, .. } = &self.connections.cluster;
         let location = format!("namespace {namespace} of {server}");
-        Some(Opened::at(location, Provenance::Existing))
+        Some(OpenedStorage::at(location, Provenance::Existing))
     }
 
     async fn describe(&self) -> Result<Description, ReadError> {
@@ -248,7 +248,7 @@ impl Watcher for LeaseStorage {
 }
 
 /// Whether a slot became vacant, or a request was made or ended. Renewals and claims are no hints.
-fn is_hint(Change { kind, object }: &Change, topic: &Partition) -> bool {
+fn is_hint(WatchEvent { kind, object }: &WatchEvent, topic: &Partition) -> bool {
     let is_request = || {
         let name = topic.as_bytes().strip_prefix(&[KEY_PREFIX_SLOT_COUNT]).map(ClusterName::new);
         name.is_some_and(|name| {
@@ -266,7 +266,7 @@ fn is_hint(Change { kind, object }: &Change, topic: &Partition) -> bool {
 
 async fn describe(connections: &Connections) -> Result<Description, DriverError> {
     let Cluster { server, namespace, credentials, .. } = &connections.cluster;
-    let description = Description::of(format!("Kubernetes {}", open::version(connections).await?))
+    let description = Description::new(format!("Kubernetes {}", open::version(connections).await?))
         .with("server", server)
         .with("namespace", namespace)
         .with("credentials", credentials);

@@ -6,10 +6,10 @@
 
 use crate::{
     document_set::DocumentSet,
-    drivers::errors::Closed,
+    drivers::errors::HandleClosed,
     key::Partition,
-    step::{Decision, Done, State, Step, decide},
-    sysvvm::{Opened, Provenance, SysVvmStorage},
+    step::{Decision, PartitionState, Step, StepOutcome, decide},
+    sysvvm::{OpenedStorage, Provenance, SysVvmStorage},
 };
 use async_trait::async_trait;
 use foldhash::HashMap;
@@ -94,13 +94,13 @@ impl Rows {
     }
 }
 
-struct Stands<'rows> {
+struct StoredState<'rows> {
     rows: &'rows Rows,
     at: &'rows Partition,
     now: Instant,
 }
 
-impl State for Stands<'_> {
+impl PartitionState for StoredState<'_> {
     type Error = Infallible;
 
     fn slot(&self) -> Result<Slot, Infallible> {
@@ -128,8 +128,8 @@ pub struct MemStorage {
 }
 
 impl MemStorage {
-    fn open(&self) -> Result<&MemDatabase, Closed> {
-        if self.closed.load(Ordering::Acquire) { Err(Closed) } else { Ok(&self.database) }
+    fn open(&self) -> Result<&MemDatabase, HandleClosed> {
+        if self.closed.load(Ordering::Acquire) { Err(HandleClosed) } else { Ok(&self.database) }
     }
 }
 
@@ -146,24 +146,24 @@ impl SysVvmStorage for MemStorage {
         }
     }
 
-    fn opened(&self) -> Option<Opened> {
-        Some(Opened::at("mem:", Provenance::Created))
+    fn opened(&self) -> Option<OpenedStorage> {
+        Some(OpenedStorage::at("mem:", Provenance::Created))
     }
 
     /// One look-up and one assignment under one lock.
-    async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError> {
+    async fn commit(&self, at: Partition, step: Step) -> Result<StepOutcome, WriteError> {
         let database = self.open()?;
         let now = database.clock.now();
         let mut rows = database.rows();
-        let Ok(decision) = decide(&Stands { rows: &rows, at: &at, now }, &step);
+        let Ok(decision) = decide(&StoredState { rows: &rows, at: &at, now }, &step);
         match decision {
             Decision::Hold(entry) => rows.put(at, Leader::Held { entry: entry.clone(), issued_at: now }),
             Decision::Vacate(epoch) => rows.put(at, Leader::Released(epoch)),
             Decision::Write(version, writes) => rows.documents.entry(at).or_default().apply(version, writes),
             Decision::Store(value) => drop(rows.settings.insert(at, value.into())),
-            Decision::Refuse(shown) => return Ok(Done::Refused(shown)),
+            Decision::Refuse(shown) => return Ok(StepOutcome::Refused(shown)),
         }
-        Ok(Done::Applied)
+        Ok(StepOutcome::Applied)
     }
 
     async fn read(&self, at: Partition) -> Result<Slot, ReadError> {

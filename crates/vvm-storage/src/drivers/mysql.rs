@@ -56,11 +56,11 @@ mod rows;
 pub use protocol::decodes;
 
 use super::sql::{
-    answer::Answer,
-    connections::Connections,
+    answer::StatementResults,
+    connections::ConnectionPool,
     driver::{Driver, SqlStorage},
     errors::DriverError,
-    history::History,
+    history::Lineage,
 };
 use crate::opening::OpenError;
 use address::MySql;
@@ -86,12 +86,12 @@ impl MySqlStorage {
 impl Driver for MySql {
     const READS_ALONE: bool = false;
 
-    async fn alone(
-        connections: &Connections<Self, Session>,
+    async fn send_single(
+        connections: &ConnectionPool<Self, Session>,
         statement: &Self::Statement<'_>,
-        _history: &History,
+        _history: &Lineage,
         _lock_timeout: Duration,
-    ) -> Result<Option<Answer>, DriverError> {
+    ) -> Result<Option<StatementResults>, DriverError> {
         connections.ask(statement).await.map(Some)
     }
 }

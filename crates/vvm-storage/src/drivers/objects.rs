@@ -37,15 +37,15 @@ mod race;
 mod requests;
 
 use address::Address;
-use errors::{Answer, Failure};
+use errors::{DriverError, Response};
 use requests::Requests;
 
 use crate::{
-    cells::{Cell, CellLimits, CellStorage, CellWrite, Expected},
-    drivers::errors::Closed,
+    cells::{Cell, CellCondition, CellLimits, CellStorage, CellWrite},
+    drivers::errors::HandleClosed,
     key::{ClusterName, Partition},
     opening::OpenError,
-    sysvvm::{Description, MOST_LISTED, Opened, Provenance},
+    sysvvm::{Description, MOST_LISTED, OpenedStorage, Provenance},
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -62,7 +62,7 @@ const MOST_KEY_BYTES: usize = 512;
 #[derive(Debug)]
 pub struct ObjectCells {
     requests: Mutex<Option<Requests>>,
-    opened: Opened,
+    opened: OpenedStorage,
     min_ttl: Duration,
 }
 
@@ -96,12 +96,12 @@ impl ObjectCells {
     }
 
     fn new(address: &Address, requests: Requests) -> Self {
-        let opened = Opened::at(address.to_string(), Provenance::Existing);
+        let opened = OpenedStorage::at(address.to_string(), Provenance::Existing);
         Self { requests: Mutex::new(Some(requests)), opened, min_ttl: address.min_ttl }
     }
 
-    fn requests(&self) -> Result<Requests, Closed> {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or(Closed)
+    fn requests(&self) -> Result<Requests, HandleClosed> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or(HandleClosed)
     }
 }
 
@@ -140,7 +140,7 @@ impl CellStorage for ObjectCells {
 
     async fn read(&self, key: &Partition) -> Result<Option<Cell>, ReadError> {
         let requests = self.requests()?;
-        let got = requests.get(&requests.names.cell(key)).await.map_err(Failure::into_read_error)?;
+        let got = requests.get(&requests.names.cell(key)).await.map_err(DriverError::into_read_error)?;
         Ok(got.cell)
     }
 
@@ -148,27 +148,27 @@ impl CellStorage for ObjectCells {
         &self,
         key: &Partition,
         value: Bytes,
-        expected: Expected,
+        expected: CellCondition,
     ) -> Result<CellWrite, WriteError> {
         let requests = self.requests()?;
         let name = requests.names.cell(key);
-        requests.put(&name, value, &expected).await.map_err(Failure::into_write_error)
+        requests.put(&name, value, &expected).await.map_err(DriverError::into_write_error)
     }
 
     async fn settings(&self) -> Result<Option<Vec<Partition>>, ReadError> {
-        let mut found = self.requests()?.list().await.map_err(Failure::into_read_error)?;
+        let mut found = self.requests()?.list().await.map_err(DriverError::into_read_error)?;
         found.retain(|at| ClusterName::of_slot_count(at).is_some());
         found.sort_unstable();
         found.truncate(MOST_LISTED);
         Ok(Some(found))
     }
 
-    fn opened(&self) -> Option<Opened> {
+    fn opened(&self) -> Option<OpenedStorage> {
         Some(self.opened.clone())
     }
 
     async fn describe(&self) -> Result<Description, ReadError> {
-        describe(&self.requests()?).await.map_err(Failure::into_read_error)
+        describe(&self.requests()?).await.map_err(DriverError::into_read_error)
     }
 
     async fn close(&self) {
@@ -176,10 +176,10 @@ impl CellStorage for ObjectCells {
     }
 }
 
-async fn describe(requests: &Requests) -> Result<Description, Failure> {
+async fn describe(requests: &Requests) -> Result<Description, DriverError> {
     let answer = requests.get(&requests.names.mark()).await?.answer;
     let software = answer.header("server").unwrap_or("an object store");
-    let described = concerns(Description::of(software), &answer);
+    let described = concerns(Description::new(software), &answer);
     Ok(match race::race(requests, race::DOCTOR).await {
         Ok(raced) => match raced.verdict() {
             Some(why) => described.with("conditions", "not obeyed").concerned(format!(
@@ -196,7 +196,7 @@ async fn describe(requests: &Requests) -> Result<Description, Failure> {
 }
 
 /// Adds what the headers of an object reveal.
-fn concerns(mut described: Description, answer: &Answer) -> Description {
+fn concerns(mut described: Description, answer: &Response) -> Description {
     if let Some(rule) = answer.header("x-amz-expiration") {
         described = described.concerned(format!(
             "a lifecycle rule deletes objects below the prefix, and with them leaderships: exclude the \

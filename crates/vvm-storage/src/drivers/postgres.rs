@@ -79,11 +79,11 @@ mod statement;
 
 use crate::{
     drivers::sql::{
-        answer::Answer,
-        connections::Connections,
+        answer::StatementResults,
+        connections::ConnectionPool,
         driver::{Driver, SqlStorage},
         errors::DriverError,
-        history::History,
+        history::Lineage,
     },
     key::Partition,
     opening::OpenError,
@@ -113,12 +113,12 @@ impl PostgresStorage {
 impl Driver for Postgres {
     const READS_ALONE: bool = true;
 
-    async fn alone(
-        connections: &Connections<Self, Session>,
+    async fn send_single(
+        connections: &ConnectionPool<Self, Session>,
         statement: &Self::Statement<'_>,
-        history: &History,
+        history: &Lineage,
         lock_timeout: Duration,
-    ) -> Result<Option<Answer>, DriverError> {
+    ) -> Result<Option<StatementResults>, DriverError> {
         connections.execute(statement, history, lock_timeout).await
     }
 

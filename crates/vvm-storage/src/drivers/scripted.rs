@@ -13,12 +13,12 @@ use tokio::{
     task::JoinSet,
 };
 
-pub(super) struct Asked {
+pub(super) struct ReceivedRequest {
     pub(super) head: Vec<String>,
     pub(super) body: String,
 }
 
-impl Asked {
+impl ReceivedRequest {
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         let headers = self.head.iter().filter_map(|line| line.split_once(": "));
         headers.filter(|(named, _)| named.eq_ignore_ascii_case(name)).map(|(_, value)| value).next()
@@ -35,17 +35,21 @@ pub(super) struct Scripted {
 
 impl Scripted {
     /// Each connection has one request and its answer; with `None` it is closed without one.
-    pub(super) async fn start(script: impl Fn(Asked) -> Option<String> + Send + Sync + 'static) -> Self {
+    pub(super) async fn start(
+        script: impl Fn(ReceivedRequest) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
         Self::serving(script, false).await
     }
 
     /// A connection is kept until an answer is `None`. An empty answer is silence.
-    pub(super) async fn keeping(script: impl Fn(Asked) -> Option<String> + Send + Sync + 'static) -> Self {
+    pub(super) async fn keeping(
+        script: impl Fn(ReceivedRequest) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
         Self::serving(script, true).await
     }
 
     async fn serving(
-        script: impl Fn(Asked) -> Option<String> + Send + Sync + 'static,
+        script: impl Fn(ReceivedRequest) -> Option<String> + Send + Sync + 'static,
         keeps_connections: bool,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -81,10 +85,10 @@ impl Scripted {
 
 async fn serve(
     connection: &mut BufReader<TcpStream>,
-    script: &(impl Fn(Asked) -> Option<String> + Sync),
+    script: &(impl Fn(ReceivedRequest) -> Option<String> + Sync),
     served: &AtomicUsize,
 ) -> io::Result<bool> {
-    let mut asked = Asked { head: Vec::new(), body: String::new() };
+    let mut asked = ReceivedRequest { head: Vec::new(), body: String::new() };
     loop {
         let mut line = String::new();
         connection.read_line(&mut line).await?;

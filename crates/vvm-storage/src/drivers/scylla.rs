@@ -56,15 +56,15 @@ mod schema;
 mod statements;
 
 use crate::{
-    drivers::errors::Closed,
+    drivers::errors::HandleClosed,
     key::Partition,
     opening::OpenError,
-    step::{Done, Shown, Step},
-    sysvvm::{Description, Opened, Provenance, SysVvmStorage},
+    step::{CurrentState, Step, StepOutcome},
+    sysvvm::{Description, OpenedStorage, Provenance, SysVvmStorage},
 };
 use address::Address;
 use async_trait::async_trait;
-use connect::Ending;
+use connect::LibraryTasksEnd;
 pub(crate) use connect::init;
 use errors::DriverError;
 use futures_util::future::{join_all, try_join_all};
@@ -83,7 +83,7 @@ use std::{
 pub struct ScyllaStorage {
     /// `None` once closed. A running call keeps the connections until it ends.
     statements: Mutex<Option<Arc<Statements>>>,
-    ending: Ending,
+    ending: LibraryTasksEnd,
     address: Address,
     entropy: OsEntropy,
 }
@@ -103,8 +103,8 @@ impl ScyllaStorage {
         Ok(Self { statements, ending, address, entropy: OsEntropy::default() })
     }
 
-    fn statements(&self) -> Result<Arc<Statements>, Closed> {
-        self.statements.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or(Closed)
+    fn statements(&self) -> Result<Arc<Statements>, HandleClosed> {
+        self.statements.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or(HandleClosed)
     }
 
     async fn carry_out(
@@ -112,26 +112,26 @@ impl ScyllaStorage {
         statements: &Statements,
         at: &Partition,
         step: &Step,
-    ) -> Result<Done, DriverError> {
+    ) -> Result<StepOutcome, DriverError> {
         let mut id = [0; 16];
         if matches!(step, Step::Batch { .. }) {
             self.entropy.fill(&mut id);
         }
         let columns = statements.step(at.as_bytes(), step, &id).await?;
         if columns.applied()? {
-            return Ok(Done::Applied);
+            return Ok(StepOutcome::Applied);
         }
         Ok(match step {
             Step::Claim { .. } | Step::Renew { .. } | Step::Release { .. } => {
-                Done::Refused(columns.slot()?.into())
+                StepOutcome::Refused(columns.slot()?.into())
             }
             // The server may lose ours to a transaction that then finishes it, find our batch when it tries
             // again, and refuse it.
-            Step::Batch { .. } if columns.last_batch_is(&id)? => Done::Applied,
-            Step::Batch { .. } => Done::Refused(Shown::Nothing),
-            Step::Settle { .. } => {
-                columns.setting()?.map_or(Done::Applied, |stands| Done::Refused(Shown::Setting(stands)))
-            }
+            Step::Batch { .. } if columns.last_batch_is(&id)? => StepOutcome::Applied,
+            Step::Batch { .. } => StepOutcome::Refused(CurrentState::Nothing),
+            Step::Settle { .. } => columns
+                .setting()?
+                .map_or(StepOutcome::Applied, |stands| StepOutcome::Refused(CurrentState::Setting(stands))),
         })
     }
 }
@@ -151,11 +151,11 @@ impl SysVvmStorage for ScyllaStorage {
         }
     }
 
-    fn opened(&self) -> Option<Opened> {
-        Some(Opened::at(self.address.to_string(), Provenance::Existing))
+    fn opened(&self) -> Option<OpenedStorage> {
+        Some(OpenedStorage::at(self.address.to_string(), Provenance::Existing))
     }
 
-    async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError> {
+    async fn commit(&self, at: Partition, step: Step) -> Result<StepOutcome, WriteError> {
         let statements = self.statements()?;
         self.carry_out(&statements, &at, &step).await.map_err(DriverError::into_write_error)
     }

@@ -23,14 +23,14 @@
 mod open;
 
 use crate::{
-    cells::{Cell, CellLimits, CellStorage, CellWrite, Expected, Tag},
+    cells::{Cell, CellCondition, CellLimits, CellStorage, CellWrite, Tag},
     drivers::{
         database_thread::DatabaseThread,
-        errors::{Closed, Unanswered},
+        errors::{HandleClosed, ThreadEnded},
     },
     key::Partition,
     opening::OpenError,
-    sysvvm::{Description, Opened},
+    sysvvm::{Description, OpenedStorage},
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -63,12 +63,12 @@ const _: () = assert!(2 * 257 * MAX_KEY_BYTES < SEGMENT_BYTES / 4);
 /// folder share a thread, which ends with the last of them.
 #[derive(Debug)]
 pub struct SledCells {
-    shared: Mutex<Option<Arc<Shared>>>,
-    opened: Opened,
+    shared: Mutex<Option<Arc<SharedDatabase>>>,
+    opened: OpenedStorage,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SharedDatabase {
     /// Dropped before the thread, which then ends and is joined.
     jobs: mpsc::Sender<Job>,
     thread: DatabaseThread,
@@ -83,7 +83,7 @@ enum Job {
     Write {
         key: Partition,
         value: Bytes,
-        expected: Expected,
+        expected: CellCondition,
         answer: oneshot::Sender<CellWrite>,
     },
     /// Answered when all earlier jobs are.
@@ -116,21 +116,21 @@ impl SledCells {
     /// # Errors
     /// The job was not queued: the handle is closed, or the folder. `Fatal`.
     /// Dropped, the job is skipped if the thread has not begun with it; else it is done, and its answer lost.
-    async fn call<T, E: From<Closed>>(
+    async fn call<T, E: From<HandleClosed>>(
         &self,
         job: impl FnOnce(oneshot::Sender<T>) -> Job,
         failed: impl FnOnce(Failed) -> E,
     ) -> Result<Option<T>, E> {
         let (answer, answered) = oneshot::channel();
         // No call keeps the folder open while it waits, so that a close ends the thread.
-        let jobs = self.lock().as_ref().map(|shared| shared.jobs.clone()).ok_or(Closed)?;
+        let jobs = self.lock().as_ref().map(|shared| shared.jobs.clone()).ok_or(HandleClosed)?;
         jobs.send(job(answer)).await.map_err(|_| failed(Failed))?;
         drop(jobs);
         Ok(answered.await.ok())
     }
 
     /// One assignment, so a panic elsewhere leaves it whole.
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Arc<Shared>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Arc<SharedDatabase>>> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -149,27 +149,27 @@ impl CellStorage for SledCells {
     async fn read(&self, key: &Partition) -> Result<Option<Cell>, ReadError> {
         let job = |answer| Job::Read { key: key.clone(), answer };
         let read = self.call(job, |failed| ReadError::Fatal(failed.into())).await?;
-        read.unwrap_or_else(|| Err(ReadError::Unavailable(Unanswered.into())))
+        read.unwrap_or_else(|| Err(ReadError::Unavailable(ThreadEnded.into())))
     }
 
     async fn write(
         &self,
         key: &Partition,
         value: Bytes,
-        expected: Expected,
+        expected: CellCondition,
     ) -> Result<CellWrite, WriteError> {
         let job = |answer| Job::Write { key: key.clone(), value, expected, answer };
         let written = self.call(job, |failed| WriteError::Fatal(failed.into())).await?;
-        written.ok_or_else(|| WriteError::Unknown(Unanswered.into()))
+        written.ok_or_else(|| WriteError::Unknown(ThreadEnded.into()))
     }
 
-    fn opened(&self) -> Option<Opened> {
+    fn opened(&self) -> Option<OpenedStorage> {
         Some(self.opened.clone())
     }
 
     async fn describe(&self) -> Result<Description, ReadError> {
-        self.lock().as_ref().ok_or(Closed)?;
-        Ok(Description::of("sled 0.34"))
+        self.lock().as_ref().ok_or(HandleClosed)?;
+        Ok(Description::new("sled 0.34"))
     }
 
     /// May be dropped, and then joins the thread if this is the last handle.
@@ -180,7 +180,7 @@ impl CellStorage for SledCells {
             // Without an answer the thread has ended.
             let _all_are_answered = answered.await;
         }
-        if let Some(Shared { jobs, thread }) = Arc::into_inner(shared) {
+        if let Some(SharedDatabase { jobs, thread }) = Arc::into_inner(shared) {
             drop(jobs);
             thread.ended().await;
         }
@@ -255,10 +255,10 @@ impl Database {
         Ok(value.map(|value| Cell { value: Bytes::copy_from_slice(&value), tag: Tag::new(&*value) }))
     }
 
-    fn write(&self, key: &Partition, value: &Bytes, expected: &Expected) -> sled::Result<CellWrite> {
+    fn write(&self, key: &Partition, value: &Bytes, expected: &CellCondition) -> sled::Result<CellWrite> {
         let expected = match expected {
-            Expected::Absent => None,
-            Expected::Tag(tag) => Some(tag.as_bytes()),
+            CellCondition::Absent => None,
+            CellCondition::Tag(tag) => Some(tag.as_bytes()),
         };
         Ok(match self.cells.compare_and_swap(key.as_bytes(), expected, Some(&value[..]))? {
             Ok(()) => CellWrite::Written(Some(Tag::new(&value[..]))),

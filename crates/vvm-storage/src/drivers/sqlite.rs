@@ -44,8 +44,8 @@ pub(crate) use open::owners;
 use crate::{
     key::Partition,
     opening::OpenError,
-    step::{Done, Step},
-    sysvvm::{Description, Opened, SysVvmStorage},
+    step::{Step, StepOutcome},
+    sysvvm::{Description, OpenedStorage, SysVvmStorage},
 };
 use async_trait::async_trait;
 use ielections::{
@@ -93,11 +93,11 @@ impl SysVvmStorage for SqliteStorage {
         }
     }
 
-    fn opened(&self) -> Option<Opened> {
+    fn opened(&self) -> Option<OpenedStorage> {
         Some(self.location.opened())
     }
 
-    async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError> {
+    async fn commit(&self, at: Partition, step: Step) -> Result<StepOutcome, WriteError> {
         // Read before the call waits for its turn: an age counted from here is never too large (I5).
         let issued_at = SystemClock::read();
         self.queue.write(move |rows: &Rows<'_>| rows.commit(&at, &step, issued_at)).await

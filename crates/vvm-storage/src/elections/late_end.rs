@@ -4,7 +4,7 @@
 //! record any process may replace, like a request. Its text is `v1 EPOCH ENDED_MS REASON`.
 
 use super::ElectionsTtlStorage;
-use crate::{key::ElectionKey, requests::Ask, step::Step, sysvvm::unsent};
+use crate::{key::ElectionKey, operator_requests::Ask, step::Step, sysvvm::unsent};
 use ielections::{Entry, Epoch, Holder, ReadError, Slot, Ttl, Version, WriteError};
 
 /// How a leadership ended.

@@ -3,25 +3,25 @@
 use super::{BeyondLimits, ElectionsTtlStorage};
 use crate::{
     key::{ClusterName, ElectionKey, Partition},
-    requests::{Advanced, Ask, Pause, Requests, Stage, StepDown},
-    step::{Done, Step},
+    operator_requests::{Ask, OperatorRequests, Pause, Stage, StageChange, StepDown},
+    step::{Step, StepOutcome},
     sysvvm::unsent,
 };
 use ielections::{Entry, Epoch, Holder, ReadError, Slot, Ttl, WriteError};
 
 impl ElectionsTtlStorage {
     /// Returns the present requests to the cluster; linearizable.
-    pub async fn requests(&self, cluster: &ClusterName) -> Result<Requests, ReadError> {
+    pub async fn requests(&self, cluster: &ClusterName) -> Result<OperatorRequests, ReadError> {
         let [pause, step_down] = self.request_partitions(cluster).map_err(|e| ReadError::Fatal(e.into()))?;
-        let pause = Pause::of(&self.sysvvm.read(pause).await?);
-        let step_down = StepDown::of(&self.sysvvm.read(step_down).await?);
-        Ok(Requests { pause, step_down })
+        let pause = Pause::from_slot(&self.sysvvm.read(pause).await?);
+        let step_down = StepDown::from_slot(&self.sysvvm.read(step_down).await?);
+        Ok(OperatorRequests { pause, step_down })
     }
 
     /// Returns the present pause, if there is one; linearizable.
     pub async fn standing_pause(&self, cluster: &ClusterName) -> Result<Option<Pause>, ReadError> {
         let at = self.check_partition(cluster.pause_partition()).map_err(|e| ReadError::Fatal(e.into()))?;
-        Ok(Pause::of(&self.sysvvm.read(at).await?))
+        Ok(Pause::from_slot(&self.sysvvm.read(at).await?))
     }
 
     /// Returns the slots, in the order of `keys`, and the requests to the cluster. It is one scan, and may be as stale.
@@ -29,7 +29,7 @@ impl ElectionsTtlStorage {
         &self,
         cluster: &ClusterName,
         keys: &[ElectionKey],
-    ) -> Result<(Vec<Slot>, Requests), ReadError> {
+    ) -> Result<(Vec<Slot>, OperatorRequests), ReadError> {
         let mut seen = vec![None; keys.len()];
         let (requests, outcome) = self.scan_some_with_requests(cluster, keys, &mut seen).await;
         outcome?;
@@ -47,7 +47,7 @@ impl ElectionsTtlStorage {
         cluster: &ClusterName,
         keys: &[ElectionKey],
         seen: &mut [Option<Slot>],
-    ) -> (Option<Requests>, Result<(), ReadError>) {
+    ) -> (Option<OperatorRequests>, Result<(), ReadError>) {
         let partitions = keys.iter().map(|key| self.for_read(key)).collect::<Result<Vec<_>, _>>();
         let requests = self.request_partitions(cluster).map_err(|e| ReadError::Fatal(e.into()));
         let partitions = match partitions.and_then(|slots| Ok((slots, requests?))) {
@@ -62,9 +62,10 @@ impl ElectionsTtlStorage {
         let mut read = HandedOver { all: vec![None; partitions.len()], seen };
         let outcome = self.peek_some(&partitions, &mut read.all).await;
         let requests = match &read.all[keys.len()..] {
-            [Some(pause), Some(step_down)] => {
-                Some(Requests { pause: Pause::of(pause), step_down: StepDown::of(step_down) })
-            }
+            [Some(pause), Some(step_down)] => Some(OperatorRequests {
+                pause: Pause::from_slot(pause),
+                step_down: StepDown::from_slot(step_down),
+            }),
             _ => None,
         };
         (requests, outcome)
@@ -79,7 +80,7 @@ impl ElectionsTtlStorage {
     ) -> Result<(Pause, bool), WriteError> {
         let at = self.checked(cluster.pause_partition(), by)?;
         let found = self.sysvvm.read(at.clone()).await.map_err(unsent)?;
-        if let Some(stands) = Pause::of(&found) {
+        if let Some(stands) = Pause::from_slot(&found) {
             return Ok((stands, false));
         }
         let entry = Pause::entry(by, found.last_epoch(), ask).map_err(|e| WriteError::Fatal(e.into()))?;
@@ -98,7 +99,7 @@ impl ElectionsTtlStorage {
         let stands = pause.standing();
         let done = self.sysvvm.commit(at, Step::release(stands.incarnation(), stands.epoch)).await?;
         self.announce(cluster).await;
-        Ok(done == Done::Applied)
+        Ok(done == StepOutcome::Applied)
     }
 
     /// Asks the leader of `key` under the epoch `of` to step down. Replaces an earlier request.
@@ -115,7 +116,7 @@ impl ElectionsTtlStorage {
         to: Option<&Holder>,
         first_chance: Ttl,
         ask: Ask,
-    ) -> Result<Advanced, WriteError> {
+    ) -> Result<StageChange, WriteError> {
         let at = self.checked_partition(key.cluster.step_down_partition())?;
         let found = self.sysvvm.read(at.clone()).await.map_err(unsent)?;
         StepDown::check_format(&found).map_err(|e| WriteError::Fatal(e.into()))?;
@@ -132,7 +133,7 @@ impl ElectionsTtlStorage {
         cluster: &ClusterName,
         request: &StepDown,
         stage: Stage,
-    ) -> Result<Advanced, WriteError> {
+    ) -> Result<StageChange, WriteError> {
         let at = self.checked_partition(cluster.step_down_partition())?;
         let entry = request.at(stage);
         let renewed = self.sysvvm.commit(at, Step::renew(request.standing(), &entry)).await?;
@@ -153,15 +154,15 @@ impl ElectionsTtlStorage {
     async fn advanced(
         &self,
         cluster: &ClusterName,
-        done: Done,
+        done: StepOutcome,
         entry: Entry,
-    ) -> Result<Advanced, WriteError> {
+    ) -> Result<StageChange, WriteError> {
         if let Some(stands) = done.refusal()? {
-            return Ok(Advanced::Overtaken(StepDown::of(&stands)));
+            return Ok(StageChange::Overtaken(StepDown::from_slot(&stands)));
         }
         self.announce(cluster).await;
-        let request = StepDown::of(&Slot::Held { entry, proven_age: None });
-        Ok(request.map_or(Advanced::Overtaken(None), Advanced::Done))
+        let request = StepDown::from_slot(&Slot::Held { entry, proven_age: None });
+        Ok(request.map_or(StageChange::Overtaken(None), StageChange::Done))
     }
 
     fn request_partitions(&self, cluster: &ClusterName) -> Result<[Partition; 2], BeyondLimits> {
@@ -188,7 +189,7 @@ impl ElectionsTtlStorage {
 struct PausedAndResumed;
 
 fn paused(slot: Slot) -> Result<Pause, WriteError> {
-    Pause::of(&slot).ok_or_else(|| WriteError::NotApplied(PausedAndResumed.into()))
+    Pause::from_slot(&slot).ok_or_else(|| WriteError::NotApplied(PausedAndResumed.into()))
 }
 
 /// What a scan has read, which goes to `seen` when this is dropped, so also when the scan is.

@@ -1,6 +1,6 @@
 use crate::{
     key::Partition,
-    step::{Done, Step},
+    step::{Step, StepOutcome},
     sysvvm::SysVvmStorage,
 };
 use async_trait::async_trait;
@@ -17,7 +17,7 @@ mockall::mock! {
     #[derive(Debug)]
     pub SysVvmStorage {
         /// Answers [`SysVvmStorage::commit`].
-        pub async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError>;
+        pub async fn commit(&self, at: Partition, step: Step) -> Result<StepOutcome, WriteError>;
         /// Answers [`SysVvmStorage::read`].
         pub async fn read(&self, at: Partition) -> Result<Slot, ReadError>;
         /// Answers [`SysVvmStorage::peek`].
@@ -50,7 +50,7 @@ impl SysVvmStorage for MockSysVvmStorage {
     }
 
     // `Self::` finds the mocked function of that name first.
-    async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError> {
+    async fn commit(&self, at: Partition, step: Step) -> Result<StepOutcome, WriteError> {
         Self::commit(self, at, step).await
     }
 

@@ -87,13 +87,17 @@ pub(crate) async fn refused_claim(
     entry: &Entry,
 ) -> Slot {
     match storage.commit(slot_of(name), Step::claim(from, entry)).await.unwrap() {
-        Done::Refused(Shown::Slot(stands)) => stands,
+        StepOutcome::Refused(CurrentState::Slot(stands)) => stands,
         other => panic!("{name}: {other:?} although a forgotten leader may be at work"),
     }
 }
 
 /// Sends a step until it is known what became of it: the connection to a server that is gone may end first.
-pub(crate) async fn settled(storage: &dyn SysVvmStorage, name: &str, step: Step) -> Result<Done, WriteError> {
+pub(crate) async fn settled(
+    storage: &dyn SysVvmStorage,
+    name: &str,
+    step: Step,
+) -> Result<StepOutcome, WriteError> {
     loop {
         match storage.commit(slot_of(name), step.clone()).await {
             Err(WriteError::Unknown(_) | WriteError::NotApplied(_)) => {}

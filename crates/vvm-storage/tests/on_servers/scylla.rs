@@ -8,7 +8,8 @@ use ::scylla::client::{session::Session, session_builder::SessionBuilder};
 use ielections::WriteError;
 use std::collections::BTreeSet;
 use vvm_storage::{
-    Done, OpenErrorKind, Partition, Shown, Step, SysVvmStorage, init_storage, scylla::ScyllaStorage,
+    CurrentState, OpenErrorKind, Partition, Step, StepOutcome, SysVvmStorage, init_storage,
+    scylla::ScyllaStorage,
 };
 
 all_suites_on_a_server!(driver().await);
@@ -178,7 +179,7 @@ async fn several_processes_can_create_one_keyspace_at_once() {
                 // `init_storage` has waited until every node knows the table.
                 let storage = ScyllaStorage::open(&url).await.unwrap();
                 match storage.commit(Partition::from_bytes(*b"creator"), Step::settle(&[creator])).await {
-                    Ok(Done::Refused(Shown::Setting(stands))) => Ok(stands),
+                    Ok(StepOutcome::Refused(CurrentState::Setting(stands))) => Ok(stands),
                     settled => settled.map(|_| vec![creator]),
                 }
             });

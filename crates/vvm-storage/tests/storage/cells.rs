@@ -15,7 +15,7 @@ use std::{
 use testing_time::MockClock;
 use vvm_storage::{
     Partition, SysVvmStorage,
-    cells::{Cell, CellLimits, CellStorage, CellWrite, Cells, Expected, Tag},
+    cells::{Cell, CellCondition, CellLimits, CellStorage, CellWrite, Cells, Tag},
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,12 +86,12 @@ impl Database {
         self.forged.lock().unwrap().pop_front().or(always)
     }
 
-    fn apply(&self, at: &Partition, value: &Bytes, expected: &Expected) -> CellWrite {
+    fn apply(&self, at: &Partition, value: &Bytes, expected: &CellCondition) -> CellWrite {
         let mut values = self.values.lock().unwrap();
         let stands = values.get(&at.encoded()).map(tag);
         let holds = match expected {
-            Expected::Absent => stands.is_none(),
-            Expected::Tag(expected) => stands.as_ref() == Some(expected),
+            CellCondition::Absent => stands.is_none(),
+            CellCondition::Tag(expected) => stands.as_ref() == Some(expected),
         };
         if !holds {
             return CellWrite::Refused;
@@ -131,7 +131,7 @@ impl CellStorage for MemCells {
         &self,
         key: &Partition,
         value: Bytes,
-        expected: Expected,
+        expected: CellCondition,
     ) -> Result<CellWrite, WriteError> {
         if self.closed.load(SeqCst) {
             return Err(WriteError::Fatal("closed".into()));

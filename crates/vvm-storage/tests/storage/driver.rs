@@ -12,8 +12,8 @@ use tempfile::TempDir;
 use testing_time::MockClock;
 use vvm_clock::SystemClock;
 use vvm_storage::{
-    ClusterName, Description, Done, ElectionKey, ElectionsTtlStorage, OpenError, Partition, SlotNumber, Step,
-    SysVvmStorage, init_storage, testing::compare_steps,
+    ClusterName, Description, ElectionKey, ElectionsTtlStorage, OpenError, Partition, SlotNumber, Step,
+    StepOutcome, SysVvmStorage, init_storage, testing::compare_steps,
 };
 
 type Open = dyn Fn() -> BoxFuture<'static, Arc<dyn SysVvmStorage>> + Send + Sync;
@@ -179,7 +179,7 @@ pub(crate) fn slot_of(name: &str) -> Partition {
 
 pub(crate) async fn led(storage: &dyn SysVvmStorage, ttl: Duration) -> (Partition, Entry) {
     let (at, held) = (slot_of("slot"), entry(1, 1, ttl));
-    assert_eq!(storage.commit(at.clone(), Step::claim(&VACANT, &held)).await.unwrap(), Done::Applied);
+    assert_eq!(storage.commit(at.clone(), Step::claim(&VACANT, &held)).await.unwrap(), StepOutcome::Applied);
     (at, held)
 }
 
@@ -188,7 +188,7 @@ pub(crate) async fn renewed(
     at: &Partition,
     held: &Entry,
     write: u64,
-) -> Result<Done, WriteError> {
+) -> Result<StepOutcome, WriteError> {
     let mut next = held.clone();
     next.version.write = write;
     storage.commit(at.clone(), Step::renew(held, &next)).await
@@ -205,7 +205,7 @@ pub(crate) async fn ttl_is_refused_until_the_bound_is_raised(plain: &str, raised
     let Err(WriteError::Fatal(cause)) = claim else { panic!("{claim:?}") };
     assert!(cause.to_string().contains("30s") && cause.to_string().contains("max_ttl=30s"), "{cause}");
     init_storage(raised).await.unwrap();
-    assert_eq!(claimed().await.unwrap(), Done::Applied);
+    assert_eq!(claimed().await.unwrap(), StepOutcome::Applied);
 }
 
 /// `drops` drops the tables under a handle.
@@ -234,7 +234,7 @@ pub(crate) async fn age_is_that_of_the_last_write(storage: &dyn SysVvmStorage, a
     let fence = Fence { epoch: held.epoch, incarnation: held.incarnation(), after: DocumentVersion::NONE };
     storage.commit(at[0].clone(), Step::batch(&fence, &[])).await.unwrap();
     assert!(shown().await[0].unwrap() >= hour);
-    assert_eq!(renewed(storage, &at[0], &held, 2).await.unwrap(), Done::Applied);
+    assert_eq!(renewed(storage, &at[0], &held, 2).await.unwrap(), StepOutcome::Applied);
     assert!(shown().await[0].unwrap() < hour);
 }
 

@@ -11,7 +11,7 @@ use std::{
     process::{Child, ChildStdout, Command, Stdio},
 };
 use tempfile::TempDir;
-use vvm_storage::{Done, Partition, Step};
+use vvm_storage::{Partition, Step, StepOutcome};
 
 /// The storage of a process that a test started. Unset in the test itself.
 pub(crate) const STORAGE: &str = "VVM_STORAGE_TEST_URL";
@@ -65,11 +65,11 @@ async fn process_renews() {
     for url in urls {
         let storage = opened(&url).await.unwrap();
         let mut held = entry(1, 0, TTL);
-        assert_eq!(storage.commit(slot(), Step::claim(&VACANT, &held)).await.unwrap(), Done::Applied);
+        assert_eq!(storage.commit(slot(), Step::claim(&VACANT, &held)).await.unwrap(), StepOutcome::Applied);
         while started.is_some() || held.version.write < 10 {
             let renewed = held.renewed(held.version.next());
             match storage.commit(slot(), Step::renew(&held, &renewed)).await {
-                Ok(outcome) => assert_eq!(outcome, Done::Applied),
+                Ok(outcome) => assert_eq!(outcome, StepOutcome::Applied),
                 Err(error) => {
                     assert!(matches!(error, WriteError::Unknown(_)), "{error:?}");
                     let stands = storage.read(slot()).await;

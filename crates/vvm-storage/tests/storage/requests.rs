@@ -2,8 +2,8 @@ use ielections::{Claim, Epoch, Holder, Incarnation, Slot, Ttl, TtlStorage as _, 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use vvm_clock::SystemClock;
 use vvm_storage::{
-    Advanced, Ask, ClusterName, ElectionKey, ElectionsTtlStorage, Requests, SlotNumber, Stage, StepDown,
-    mem::MemDatabase,
+    Ask, ClusterName, ElectionKey, ElectionsTtlStorage, OperatorRequests, SlotNumber, Stage, StageChange,
+    StepDown, mem::MemDatabase,
 };
 
 const FIRST_CHANCE: Ttl = match Ttl::new(Duration::from_millis(2_500)) {
@@ -38,7 +38,7 @@ fn storage() -> ElectionsTtlStorage {
 #[tokio::test]
 async fn first_pause_is_kept_until_it_is_resumed() {
     let storage = storage();
-    assert_eq!(storage.requests(&cluster()).await.unwrap(), Requests::default());
+    assert_eq!(storage.requests(&cluster()).await.unwrap(), OperatorRequests::default());
     let (first, is_ours) = storage.pause(&cluster(), &holder("alice: upgrade"), ask(1)).await.unwrap();
     assert!(is_ours);
     assert_eq!((first.by(), first.since_unix_epoch()), ("alice: upgrade", Duration::from_millis(1_700)));
@@ -47,11 +47,11 @@ async fn first_pause_is_kept_until_it_is_resumed() {
     assert_eq!((&second, is_ours), (&first, false));
     assert_eq!(storage.requests(&cluster()).await.unwrap().pause, Some(first.clone()));
     assert_eq!(storage.scan_with_requests(&cluster(), &[]).await.unwrap().1.pause, Some(first.clone()));
-    assert_eq!(storage.requests(&"another".into()).await.unwrap(), Requests::default());
+    assert_eq!(storage.requests(&"another".into()).await.unwrap(), OperatorRequests::default());
 
     assert!(storage.resume(&cluster(), &first).await.unwrap());
     assert!(!storage.resume(&cluster(), &first).await.unwrap());
-    assert_eq!(storage.requests(&cluster()).await.unwrap(), Requests::default());
+    assert_eq!(storage.requests(&cluster()).await.unwrap(), OperatorRequests::default());
     // Resuming an earlier pause does not resume a later one.
     let (third, is_ours) = storage.pause(&cluster(), &holder("bob"), ask(3)).await.unwrap();
     assert!(is_ours && third.since_unix_epoch() > first.since_unix_epoch());
@@ -62,7 +62,7 @@ async fn first_pause_is_kept_until_it_is_resumed() {
 async fn asked(storage: &ElectionsTtlStorage, to: Option<&str>, number: u8) -> StepDown {
     let to = to.map(holder);
     let asked = storage.ask_step_down(&key(2), epoch(7), to.as_ref(), FIRST_CHANCE, ask(number)).await;
-    let Advanced::Done(asked) = asked.unwrap() else { panic!("not asked for") };
+    let StageChange::Done(asked) = asked.unwrap() else { panic!("not asked for") };
     asked
 }
 
@@ -79,13 +79,13 @@ async fn step_down_keeps_its_contents_from_stage_to_stage() {
     let mut present = request;
     for stage in [Stage::Accepted, Stage::Begun] {
         let moved = storage.advance_step_down(&cluster(), &present, stage).await.unwrap();
-        let Advanced::Done(moved) = moved else { panic!("{moved:?}") };
+        let StageChange::Done(moved) = moved else { panic!("{moved:?}") };
         assert_eq!((moved.stage, &moved.to, moved.of), (stage, &present.to, present.of));
         assert_eq!(storage.requests(&cluster()).await.unwrap().step_down, Some(moved.clone()));
         present = moved;
     }
     storage.remove_step_down(&cluster(), &present).await.unwrap();
-    assert_eq!(storage.requests(&cluster()).await.unwrap(), Requests::default());
+    assert_eq!(storage.requests(&cluster()).await.unwrap(), OperatorRequests::default());
 }
 
 /// An operator whose request was withdrawn relies on it: the leader never begins.
@@ -94,17 +94,18 @@ async fn withdrawn_step_down_can_not_begin_and_a_begun_one_can_not_be_withdrawn(
     let storage = storage();
     let request = asked(&storage, None, 1).await;
     let withdrawn = storage.advance_step_down(&cluster(), &request, Stage::Withdrawn).await.unwrap();
-    let Advanced::Done(withdrawn) = withdrawn else { panic!("{withdrawn:?}") };
+    let StageChange::Done(withdrawn) = withdrawn else { panic!("{withdrawn:?}") };
     let begun = storage.advance_step_down(&cluster(), &request, Stage::Begun).await.unwrap();
-    assert_eq!(begun, Advanced::Overtaken(Some(withdrawn)));
+    assert_eq!(begun, StageChange::Overtaken(Some(withdrawn)));
 
     let request = asked(&storage, None, 2).await;
-    let Advanced::Done(begun) = storage.advance_step_down(&cluster(), &request, Stage::Begun).await.unwrap()
+    let StageChange::Done(begun) =
+        storage.advance_step_down(&cluster(), &request, Stage::Begun).await.unwrap()
     else {
         panic!("not begun")
     };
     let withdrawn = storage.advance_step_down(&cluster(), &request, Stage::Withdrawn).await.unwrap();
-    assert_eq!(withdrawn, Advanced::Overtaken(Some(begun)));
+    assert_eq!(withdrawn, StageChange::Overtaken(Some(begun)));
 }
 
 #[tokio::test]
@@ -114,7 +115,7 @@ async fn later_step_down_replaces_an_earlier_one_for_good() {
     let later = asked(&storage, None, 2).await;
     assert_eq!(later.to, None);
     let begun = storage.advance_step_down(&cluster(), &earlier, Stage::Begun).await.unwrap();
-    assert_eq!(begun, Advanced::Overtaken(Some(later.clone())));
+    assert_eq!(begun, StageChange::Overtaken(Some(later.clone())));
     storage.remove_step_down(&cluster(), &earlier).await.unwrap();
     assert_eq!(storage.requests(&cluster()).await.unwrap().step_down, Some(later));
 }
@@ -129,11 +130,11 @@ async fn leader_records_and_requests_do_not_change_each_other() {
     let (pause, _) = storage.pause(&cluster(), &holder("alice"), ask(2)).await.unwrap();
     let (slots, requests) = storage.scan_with_requests(&cluster(), &[key(1), key(2), key(3)]).await.unwrap();
     assert_eq!(slots.iter().map(Slot::entry).collect::<Vec<_>>(), [None, Some(&entry), None]);
-    let found = Requests { pause: Some(pause.clone()), step_down: Some(request.clone()) };
+    let found = OperatorRequests { pause: Some(pause.clone()), step_down: Some(request.clone()) };
     assert_eq!(requests, found);
     storage.resume(&cluster(), &pause).await.unwrap();
     storage.remove_step_down(&cluster(), &request).await.unwrap();
     assert_eq!(storage.get(&key(2)).await.unwrap().entry(), Some(&entry));
     storage.compare_and_delete(&key(2), entry.incarnation(), entry.epoch).await.unwrap();
-    assert_eq!(storage.requests(&cluster()).await.unwrap(), Requests::default());
+    assert_eq!(storage.requests(&cluster()).await.unwrap(), OperatorRequests::default());
 }

@@ -7,7 +7,7 @@ use std::{fs, future::poll_fn, path::Path, pin::pin, task::Poll};
 use tempfile::TempDir;
 use vvm_storage::{
     OpenError, Partition,
-    cells::{CellStorage as _, CellWrite, Expected},
+    cells::{CellCondition, CellStorage as _, CellWrite},
     sled::SledCells,
 };
 
@@ -29,7 +29,7 @@ async fn no_cell_leaves_the_log() {
         for number in 0..34_u8 {
             let key = Partition::from_bytes(vec![number + 1; most.max_key_bytes]);
             let stands = cells.read(&key).await.unwrap().map(|cell| cell.tag);
-            let expected = stands.map_or(Expected::Absent, Expected::Tag);
+            let expected = stands.map_or(CellCondition::Absent, CellCondition::Tag);
             let value = Bytes::from(vec![round; most.max_cell_bytes]);
             let written = cells.write(&key, value, expected).await.unwrap();
             assert_ne!(written, CellWrite::Refused);

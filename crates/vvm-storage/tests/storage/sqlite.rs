@@ -12,7 +12,7 @@ use std::{
 };
 use tempfile::TempDir;
 use vvm_storage::{
-    Done, OpenError, Partition, Step, SysVvmStorage,
+    OpenError, Partition, Step, StepOutcome, SysVvmStorage,
     sqlite::{OpenOptions, SqliteStorage},
 };
 
@@ -63,7 +63,10 @@ fn entry(epoch: u64) -> Entry {
 
 async fn claim(storage: &SqliteStorage, epoch: u64) {
     let from = vacant((epoch > 1).then(|| epoch - 1));
-    assert_eq!(storage.commit(slot(), Step::claim(&from, &entry(epoch))).await.unwrap(), Done::Applied);
+    assert_eq!(
+        storage.commit(slot(), Step::claim(&from, &entry(epoch))).await.unwrap(),
+        StepOutcome::Applied
+    );
 }
 
 #[tokio::test]

@@ -17,8 +17,8 @@ use std::{
 };
 use testing_time::MockWallClock;
 use vvm_storage::{
-    ClusterName, Done, ElectionKey, Partition, Shown, SlotNumber, Step, SysVvmStorage,
-    cells::{Cell, CellLimits, CellStorage, CellWrite, Cells, Expected, Memory, Tag},
+    ClusterName, CurrentState, ElectionKey, Partition, SlotNumber, Step, StepOutcome, SysVvmStorage,
+    cells::{Cell, CellCondition, CellLimits, CellStorage, CellWrite, Cells, Memory, Tag},
 };
 
 const NAME: &str = "n";
@@ -167,9 +167,9 @@ impl CellWorld {
             Request::Scan => shown(cells.peek(&[slot()]).await.map(|seen| seen.into_iter().next())),
             Request::Get => shown(cells.read(slot()).await.map(Some)),
             Request::Write(step) => match cells.commit(slot(), step.clone()).await {
-                Ok(Done::Applied) => Ok(Answer(None)),
-                Ok(Done::Refused(Shown::Slot(stands))) => Ok(Answer(Some(stands))),
-                Ok(Done::Refused(_)) => Err(Failure::NotApplied),
+                Ok(StepOutcome::Applied) => Ok(Answer(None)),
+                Ok(StepOutcome::Refused(CurrentState::Slot(stands))) => Ok(Answer(Some(stands))),
+                Ok(StepOutcome::Refused(_)) => Err(Failure::NotApplied),
                 Err(WriteError::NotApplied(_)) => Err(Failure::NotApplied),
                 Err(WriteError::Unknown(_)) => Err(Failure::Unanswered),
                 Err(WriteError::Fatal(_)) => Err(Failure::Fatal),
@@ -209,7 +209,7 @@ impl CellStorage for Handle {
         &self,
         key: &Partition,
         value: Bytes,
-        expected: Expected,
+        expected: CellCondition,
     ) -> Result<CellWrite, WriteError> {
         self.write_slot(key, value, None, expected).await
     }
@@ -219,11 +219,11 @@ impl CellStorage for Handle {
         key: &Partition,
         value: Bytes,
         record: Option<&Entry>,
-        expected: Expected,
+        expected: CellCondition,
     ) -> Result<CellWrite, WriteError> {
         let over = match &expected {
-            Expected::Absent => None,
-            Expected::Tag(tag) => tag.as_bytes().try_into().ok().map(u64::from_be_bytes),
+            CellCondition::Absent => None,
+            CellCondition::Tag(tag) => tag.as_bytes().try_into().ok().map(u64::from_be_bytes),
         };
         let write = Write { bytes: value, record: record.cloned(), over };
         let mut world = self.0.lock().unwrap_or_else(PoisonError::into_inner);

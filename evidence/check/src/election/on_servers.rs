@@ -10,8 +10,8 @@ use super::{
 use ielections::Slot;
 use std::mem;
 use vvm_storage::{
-    Done, Shown, Step,
-    testing::fail_over::{Unwritten, claim_after_adoption, unwritten},
+    CurrentState, Step, StepOutcome,
+    testing::fail_over::{RefusalCause, claim_after_adoption, unwritten},
 };
 
 impl World {
@@ -32,17 +32,17 @@ impl World {
         };
         match self.carry_out(number, server, request, step, cx) {
             None => Ok(Answer(None)),
-            Some(Unwritten::Refused(stands)) => Ok(Answer(Some(stands))),
-            Some(Unwritten::NotShown) => Err(Failure::NotApplied),
-            Some(Unwritten::OtherHistory) => {
+            Some(RefusalCause::Refused(stands)) => Ok(Answer(Some(stands))),
+            Some(RefusalCause::NotShown) => Err(Failure::NotApplied),
+            Some(RefusalCause::OtherHistory) => {
                 let (Step::Claim { from, .. }, Some(servers)) = (step, &mut self.servers) else {
                     return Err(Failure::Replaced);
                 };
                 servers.adopts(number, true, cx);
                 match claim_after_adoption(from, servers.servers[server].slot.clone()) {
-                    Some(Done::Refused(Shown::Slot(stands))) => Ok(Answer(Some(stands))),
-                    Some(Done::Applied) => Ok(Answer(None)),
-                    Some(Done::Refused(_)) | None => Err(Failure::NotApplied),
+                    Some(StepOutcome::Refused(CurrentState::Slot(stands))) => Ok(Answer(Some(stands))),
+                    Some(StepOutcome::Applied) => Ok(Answer(None)),
+                    Some(StepOutcome::Refused(_)) | None => Err(Failure::NotApplied),
                 }
             }
         }
@@ -56,10 +56,10 @@ impl World {
         request: &Request,
         step: &Step,
         cx: &mut Context<'_>,
-    ) -> Option<Unwritten> {
+    ) -> Option<RefusalCause> {
         let servers = self.servers.as_ref()?;
         let (witness, is_ours) = (servers.handles[number].witness, servers.is_ours(number, server));
-        let Some(witness) = witness else { return Some(Unwritten::OtherHistory) };
+        let Some(witness) = witness else { return Some(RefusalCause::OtherHistory) };
         if self.write_at(server, witness, request, cx) {
             return None;
         }

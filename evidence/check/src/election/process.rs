@@ -6,7 +6,7 @@ use ielections::{
     Timing, Ttl, Vacant, Version, WriteError,
     protocol::{
         Campaign, CampaignEvent, CampaignStep, Lease, LeaseEvent, LeaseStep, Release, ReleaseEvent,
-        ReleaseStep, Scanned, Won,
+        ReleaseStep, ScanAnswer, WonSlot,
     },
 };
 use std::{
@@ -188,10 +188,10 @@ impl Process {
                             Ok(slot) => (Some(slot), Ok(())),
                             Err(error) => (None, Err(error)),
                         };
-                        CampaignEvent::Scanned(Scanned { seen: vec![seen], outcome, hints_follow: false })
+                        CampaignEvent::Scanned(ScanAnswer { seen: vec![seen], outcome, hints_follow: false })
                     }
                     Request::Get => CampaignEvent::Read(read(answer)),
-                    Request::Write(Step::Renew { .. }) => CampaignEvent::Swapped(written(answer).map(swap)),
+                    Request::Write(Step::Renew { .. }) => CampaignEvent::TakenOver(written(answer).map(swap)),
                     Request::Write(Step::Release { .. }) => CampaignEvent::Deleted(deleted(written(answer))),
                     Request::Write(_) => CampaignEvent::Claimed(written(answer).map(claim)),
                 };
@@ -205,7 +205,7 @@ impl Process {
             }
             (Kind::Leading(_), request) => {
                 let event = match request {
-                    Request::Write(_) => LeaseEvent::Swapped(written(answer).map(swap)),
+                    Request::Write(_) => LeaseEvent::Renewed(written(answer).map(swap)),
                     Request::Scan | Request::Get => LeaseEvent::Read(read(answer)),
                 };
                 self.lease(actor, event, cx)
@@ -275,8 +275,8 @@ impl Process {
         self.call(actor, request, timeout, cx);
     }
 
-    fn won(&mut self, actor: usize, won: Won, cx: &mut Context<'_>) {
-        let Won { entry, sent_at, .. } = won;
+    fn won(&mut self, actor: usize, won: WonSlot, cx: &mut Context<'_>) {
+        let WonSlot { entry, sent_at, .. } = won;
         let kill_at = cx.around.kill_at(entry.ttl, sent_at);
         self.confirmed(&entry, sent_at, kill_at, cx);
         let left = self.clock.until(kill_at);
@@ -302,7 +302,7 @@ impl Process {
                 cx.notes.reach("a leader that waits");
                 (until, None)
             }
-            LeaseStep::Swap { held, entry, timeout, loss_at } => {
+            LeaseStep::Renew { held, entry, timeout, loss_at } => {
                 (loss_at, Some((Request::Write(Step::renew(&held, &entry)), timeout)))
             }
             LeaseStep::ReadBack { timeout, loss_at } => (loss_at, Some((Request::Get, timeout))),
@@ -321,7 +321,7 @@ impl Process {
                 let by = if let Loss::Stolen { by } = &loss { Some(by.clone()) } else { None };
                 (leading.is_lost, leading.is_gone) = (true, loss.is_mismatch());
                 if loss.tightens_deadline() {
-                    let stopping = Timing::of(leading.lease.held().ttl).stopping();
+                    let stopping = Timing::new(leading.lease.held().ttl).stopping();
                     leading.kill_at = leading.kill_at.min(now.after(stopping));
                 }
                 by.iter().for_each(|by| self.knows_its_own(by, cx));
@@ -359,7 +359,7 @@ impl Process {
     }
 
     fn begin_release(&mut self, entry: &Entry, cx: &mut Context<'_>) {
-        let release = Release::begin(entry.incarnation(), entry.epoch, Timing::of(entry.ttl));
+        let release = Release::begin(entry.incarnation(), entry.epoch, Timing::new(entry.ttl));
         self.actors.push(Actor { kind: Kind::Releasing(release), wake_at: Instant::NEVER, call: None });
         self.release(self.actors.len() - 1, ReleaseEvent::MaySend, cx);
     }

@@ -43,7 +43,7 @@ impl Surroundings {
     pub(crate) fn kill_at(&self, ttl: Ttl, sent_at: Instant) -> Instant {
         match self.settings.kill_share {
             Some(share) => sent_at.after(share_of(ttl, share)),
-            None => Timing::of(ttl).kill_at(sent_at),
+            None => Timing::new(ttl).kill_at(sent_at),
         }
     }
 

@@ -11,7 +11,7 @@ use crate::{Assumption, search::Notes};
 use ielections::{Entry, Epoch, Holder, Incarnation, Slot, Vacant, Version};
 use std::{sync::Arc, time::Duration};
 use vvm_clock::Instant;
-use vvm_storage::{Decision, Shown, SlotAlone, Step, decide};
+use vvm_storage::{CurrentState, Decision, SlotAlone, Step, decide};
 
 #[derive(Clone)]
 pub(crate) struct World {
@@ -399,7 +399,7 @@ impl World {
                 self.landed(epoch, *incarnation, cx);
                 Slot::Vacant(Vacant { last_epoch: Some(epoch) })
             }
-            (Decision::Refuse(Shown::Slot(stands)), _) => {
+            (Decision::Refuse(CurrentState::Slot(stands)), _) => {
                 if let (Step::Release { epoch, .. }, Some(entry)) = (step, stands.entry())
                     && entry.epoch > *epoch
                 {

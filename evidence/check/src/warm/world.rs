@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 use vvm_cli::warm::{
-    machine::{AfterStop, Effect, Ending, Event, Limits, Machine, Term, Times},
+    machine::{AfterStop, AppEvent, Effect, EndReason, Limits, Machine, Term, Times},
     protocol::{Decimal, FromApp, Reason, ToApp, VERSION},
 };
 use vvm_clock::Instant;
@@ -201,7 +201,7 @@ impl World {
         participant.works.is_some() || participant.inbox.iter().any(|(_, leads)| *leads)
     }
 
-    fn on(&mut self, event: Event, notes: &mut Notes) {
+    fn on(&mut self, event: AppEvent, notes: &mut Notes) {
         let effects = self.machine.on(self.now, event);
         for effect in effects {
             notes.tell(|| format!("    {effect:?}"));
@@ -225,15 +225,15 @@ impl World {
                 }
             }
             Effect::Ends(ending) => notes.reach(match ending {
-                Ending::Asked(_) => "asked to stop",
-                Ending::Stopped => "stopped unasked",
+                EndReason::Asked(_) => "asked to stop",
+                EndReason::Stopped => "stopped unasked",
                 // No app of this model says it: it takes the way of a lost connection.
-                Ending::Failed(_) | Ending::Gone => "a lost connection",
-                Ending::NotLeading => "no leading in time",
-                Ending::NotAlive => "no alive in time",
-                Ending::NotStopped => "no stopped in time",
-                Ending::NotInForce => "a deadline that is not confirmed",
-                Ending::Garbled => "a line that is no message",
+                EndReason::Failed(_) | EndReason::Gone => "a lost connection",
+                EndReason::NotLeading => "no leading in time",
+                EndReason::NotAlive => "no alive in time",
+                EndReason::NotStopped => "no stopped in time",
+                EndReason::NotInForce => "a deadline that is not confirmed",
+                EndReason::Garbled => "a line that is no message",
             }),
             Effect::Over => self.over(notes),
             Effect::TermTree | Effect::KillTree if self.tree == Tree::Lives => self.tree = Tree::IsEnding,
@@ -303,9 +303,9 @@ impl World {
         let connection = self.connection(at);
         let Some(sent) = self.participants[at].outbox.pop_front() else { return };
         let event = match sent {
-            Sent::Message(message) => Event::Said(connection, message),
-            Sent::Garbage => Event::Garbled(connection, "no JSON".into()),
-            Sent::End => Event::Closed(connection),
+            Sent::Message(message) => AppEvent::Said(connection, message),
+            Sent::Garbage => AppEvent::Garbled(connection, "no JSON".into()),
+            Sent::End => AppEvent::Closed(connection),
         };
         self.on(event, notes);
     }
@@ -330,7 +330,7 @@ impl World {
         self.led_before += 1;
         let (epoch, kill_at) = (epoch(self.epochs), self.now.after(KILL));
         self.led = Some((epoch, kill_at, self.now.after(FRESH)));
-        self.on(Event::Won(Term { slot: 1, epoch }, times(kill_at)), notes);
+        self.on(AppEvent::Won(Term { slot: 1, epoch }, times(kill_at)), notes);
     }
 
     /// The kill deadline moves, and with it what guardian and keeper enforce.
@@ -338,7 +338,7 @@ impl World {
         if let Some((_, deadline, _)) = &mut self.led {
             *deadline = kill_at;
             self.in_force = self.in_force.map(|_| kill_at);
-            self.on(Event::Moved(times(kill_at)), notes);
+            self.on(AppEvent::Moved(times(kill_at)), notes);
         }
     }
 
@@ -348,7 +348,7 @@ impl World {
                 self.reads(at, notes);
             }
         }
-        self.on(Event::TreeGone, notes);
+        self.on(AppEvent::TreeGone, notes);
         if self.led.is_some() {
             notes.violated("progress", || "the tree is gone, and the record is kept".into());
         }
@@ -516,9 +516,9 @@ impl Model for World {
             What::Connects => {
                 self.participants[at].is_connected = true;
                 let connection = self.connection(at);
-                self.on(Event::Connected(connection), notes);
-                self.on(Event::Said(connection, FromApp::Hello { version: VERSION }), notes);
-                self.on(Event::Said(connection, FromApp::Ready { ready: true }), notes);
+                self.on(AppEvent::Connected(connection), notes);
+                self.on(AppEvent::Said(connection, FromApp::Hello { version: VERSION }), notes);
+                self.on(AppEvent::Said(connection, FromApp::Ready { ready: true }), notes);
             }
             What::Dies => {
                 let participant = &mut self.participants[at];
@@ -536,11 +536,11 @@ impl Model for World {
                     // The host believes it.
                     self.in_force = Some(Instant::ORIGIN);
                 }
-                self.on(Event::InForce, notes);
+                self.on(AppEvent::InForce, notes);
                 self.in_force = self.in_force.filter(|_| enforces);
             }
-            What::Ticks => self.on(Event::Tick, notes),
-            What::NotConfirmed => self.on(Event::NotInForce, notes),
+            What::Ticks => self.on(AppEvent::Tick, notes),
+            What::NotConfirmed => self.on(AppEvent::NotInForce, notes),
             What::KilledAtDeadline => {
                 notes.reach("a kill at the deadline");
                 self.tree_ends();
@@ -548,16 +548,16 @@ impl Model for World {
             What::TreeEnds | What::TreeDies => self.tree_ends(),
             What::TreeGone => self.tree_gone(notes),
             What::Wins | What::WinsLate => self.wins(notes),
-            What::StepsDown => self.on(Event::Stop(Reason::StepDown), notes),
+            What::StepsDown => self.on(AppEvent::Stop(Reason::StepDown), notes),
             What::IsLost => {
                 let kill_at = self.led.map_or(self.now, |(_, at, _)| at).min(self.now.after(STOPPING));
                 self.moves(kill_at, notes);
-                self.on(Event::Stop(Reason::Lost), notes);
+                self.on(AppEvent::Stop(Reason::Lost), notes);
             }
             What::Renews => self.moves(self.now.after(KILL), notes),
             What::Quits => {
                 self.quits = true;
-                self.on(Event::Quit, notes);
+                self.on(AppEvent::Quit, notes);
             }
             What::TimePasses => {}
         }
@@ -572,7 +572,7 @@ impl Model for World {
     /// Asked to stop, each leadership ends, and a tree that is to end is gone.
     fn recovers(mut self) -> Result<(), String> {
         (self.faults, self.left) = (0, Vec::new());
-        self.on(Event::Stop(Reason::StepDown), &mut Notes::default());
+        self.on(AppEvent::Stop(Reason::StepDown), &mut Notes::default());
         for _ in 0..64 {
             if self.led.is_none() && self.tree == Tree::Lives {
                 break;

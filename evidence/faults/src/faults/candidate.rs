@@ -13,7 +13,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use vvm_clock::{Clock, SystemClock};
 use vvm_storage::{
-    Done, ElectionKey, ElectionsTtlStorage, Partition, SlotNumber, Step, SysVvmStorage, testing::Layer,
+    ElectionKey, ElectionsTtlStorage, Partition, SlotNumber, Step, StepOutcome, SysVvmStorage, testing::Layer,
 };
 
 pub(super) struct Candidate {
@@ -134,10 +134,10 @@ impl Candidate {
         ];
         for (what, step) in late {
             match self.direct.commit(key.partition(), step).await {
-                Ok(Done::Applied) => {
+                Ok(StepOutcome::Applied) => {
                     self.leaderships.violates(format!("a late {what} of {} has landed", deposed.epoch))
                 }
-                Ok(Done::Refused(_)) => self.counts.add(Event::DeposedRefused),
+                Ok(StepOutcome::Refused(_)) => self.counts.add(Event::DeposedRefused),
                 // The outcome is unknown. If the write was applied, the new leader will lose its record.
                 Err(_) => {}
             }
@@ -159,7 +159,7 @@ impl Layer for RecordingStorage {
         &*self.storage
     }
 
-    async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError> {
+    async fn commit(&self, at: Partition, step: Step) -> Result<StepOutcome, WriteError> {
         match &step {
             Step::Claim { from, to } => {
                 self.leaderships.claims(self.candidate, to, from.entry(), SystemClock::read());

@@ -64,7 +64,7 @@ impl Worker {
         let watches_loss = async {
             let loss = standing.lost().await;
             if loss.tightens_deadline() {
-                let latest = self.clock.now().after(Timing::of(self.ttl).stopping());
+                let latest = self.clock.now().after(Timing::new(self.ttl).stopping());
                 self.world.tightened(self.process, standing.incarnation(), latest);
             }
             pending::<()>().await;

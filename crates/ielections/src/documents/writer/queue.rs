@@ -12,7 +12,7 @@ use std::{
 use tokio::sync::oneshot;
 use vvm_clock::Instant;
 
-pub(super) type Answer = Result<DocumentVersion, DocumentWriteError>;
+pub(super) type WriteResult = Result<DocumentVersion, DocumentWriteError>;
 
 /// The writes of one leadership. Four rules keep I2 and I7 on the writer's side:
 ///
@@ -31,22 +31,22 @@ pub(super) struct WriteQueue {
     /// How long attempts may fail before the callers get an error.
     timeout: Duration,
     count: Option<DocumentVersion>,
-    waiting: VecDeque<Job>,
-    sent: Option<Sent>,
+    waiting: VecDeque<QueuedWrites>,
+    sent: Option<BatchInFlight>,
     /// Since when all attempts have failed.
     failing_since: Option<Instant>,
     over: Option<Over>,
 }
 
-struct Job {
+struct QueuedWrites {
     writes: Vec<DocumentWrite>,
-    caller: oneshot::Sender<Answer>,
+    caller: oneshot::Sender<WriteResult>,
 }
 
-struct Sent {
+struct BatchInFlight {
     writes: Arc<[DocumentWrite]>,
     /// The callers in the order of their writes, each with the number of its writes.
-    callers: Vec<(usize, oneshot::Sender<Answer>)>,
+    callers: Vec<(usize, oneshot::Sender<WriteResult>)>,
     stage: Stage,
 }
 
@@ -67,7 +67,7 @@ enum Stage {
     Conflicting,
 }
 
-pub(super) enum Step {
+pub(super) enum QueueStep {
     ReadFence,
     Write(Fence, Arc<[DocumentWrite]>),
     ReadConditioned(Vec<DocumentId>),
@@ -109,42 +109,45 @@ impl WriteQueue {
         self.count.is_some()
     }
 
-    pub(super) fn push(&mut self, writes: Vec<DocumentWrite>) -> Result<oneshot::Receiver<Answer>, Over> {
+    pub(super) fn push(
+        &mut self,
+        writes: Vec<DocumentWrite>,
+    ) -> Result<oneshot::Receiver<WriteResult>, Over> {
         if let Some(over) = &self.over {
             return Err(over.clone());
         }
         let (caller, answer) = oneshot::channel();
-        self.waiting.push_back(Job { writes, caller });
+        self.waiting.push_back(QueuedWrites { writes, caller });
         Ok(answer)
     }
 
     /// Returns the next step, which the caller must take: a write counts as sent from here.
-    pub(super) fn next(&mut self) -> Step {
-        let Some(after) = self.count else { return Step::ReadFence };
+    pub(super) fn next(&mut self) -> QueueStep {
+        let Some(after) = self.count else { return QueueStep::ReadFence };
         let fence = Fence { epoch: self.epoch, incarnation: self.incarnation, after };
         if self.sent.is_none() {
             self.sent = self.take();
         }
-        let Some(sent) = &mut self.sent else { return Step::Nothing };
+        let Some(sent) = &mut self.sent else { return QueueStep::Nothing };
         match sent.stage {
             Stage::Ready { before } => {
                 sent.stage = Stage::InFlight { before };
-                Step::Write(fence, Arc::clone(&sent.writes))
+                QueueStep::Write(fence, Arc::clone(&sent.writes))
             }
             Stage::InFlight { .. } => {
                 sent.stage = Stage::Unknown;
-                Step::ReadFence
+                QueueStep::ReadFence
             }
-            Stage::Unknown | Stage::Refused => Step::ReadFence,
+            Stage::Unknown | Stage::Refused => QueueStep::ReadFence,
             Stage::Conflicting => {
                 let conditioned = sent.writes.iter().filter(|write| write.only_if() != OnlyIf::Always);
-                Step::ReadConditioned(conditioned.map(|write| write.id().clone()).collect())
+                QueueStep::ReadConditioned(conditioned.map(|write| write.id().clone()).collect())
             }
         }
     }
 
     /// Takes as many waiting writes as one batch can carry, in their order. Skips callers that were dropped.
-    fn take(&mut self) -> Option<Sent> {
+    fn take(&mut self) -> Option<BatchInFlight> {
         let mut writes: Vec<DocumentWrite> = Vec::new();
         let mut callers = Vec::new();
         let mut ids = HashSet::new();
@@ -168,7 +171,7 @@ impl WriteQueue {
             writes.extend(job.writes);
         }
         let stage = Stage::Ready { before: false };
-        (!callers.is_empty()).then(|| Sent { writes: writes.into(), callers, stage })
+        (!callers.is_empty()).then(|| BatchInFlight { writes: writes.into(), callers, stage })
     }
 
     pub(super) fn fence_read(&mut self, now: Instant, outcome: Result<FenceState, ReadError>) -> Pace {
@@ -257,7 +260,7 @@ impl WriteQueue {
         let fails = |write: &&DocumentWrite| !write.only_if().holds(found.get(write.id()).copied());
         if !sent.writes.iter().any(|write| fails(&write)) {
             // No other writer can have changed it. Try again, within the timeout.
-            self.sent = Some(Sent { stage: Stage::Ready { before: true }, ..sent });
+            self.sent = Some(BatchInFlight { stage: Stage::Ready { before: true }, ..sent });
             return self.failed(now, "refused, although the fence and every condition hold".to_owned());
         }
         let mut rest = sent.writes.as_ref();
@@ -276,7 +279,7 @@ impl WriteQueue {
         }
         if !callers.is_empty() {
             let stage = Stage::Ready { before: false };
-            self.sent = Some(Sent { writes: writes.into(), callers, stage });
+            self.sent = Some(BatchInFlight { writes: writes.into(), callers, stage });
         }
         self.failing_since = None;
         Pace::AtOnce
@@ -341,7 +344,7 @@ impl WriteQueue {
     }
 }
 
-fn answer(caller: oneshot::Sender<Answer>, answer: Answer) {
+fn answer(caller: oneshot::Sender<WriteResult>, answer: WriteResult) {
     // A dropped caller needs no answer.
     drop(caller.send(answer));
 }

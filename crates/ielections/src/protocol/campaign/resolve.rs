@@ -1,4 +1,4 @@
-use super::{Basis, Campaign, CampaignStep, Intent, Phase, Target, Won};
+use super::{Campaign, CampaignPhase, CampaignStep, ClaimCondition, Intent, Target, WonSlot};
 use crate::{AcquireError, ReadError, Slot, WriteError, protocol::lease::Attempt};
 use vvm_clock::Instant;
 
@@ -78,22 +78,23 @@ impl Campaign {
         let is_last = attempt.entry.version.write == target.last_write;
         if is_last && self.timing.is_fresh(attempt.sent_at, now) {
             self.target = None;
-            self.phase = Phase::Over;
-            return CampaignStep::Won(Won { slot, entry: attempt.entry, sent_at: attempt.sent_at });
+            self.phase = CampaignPhase::Over;
+            return CampaignStep::Won(WonSlot { slot, entry: attempt.entry, sent_at: attempt.sent_at });
         }
-        target.basis = Basis::Own(attempt.entry);
+        target.basis = ClaimCondition::Own(attempt.entry);
         self.queue(Intent::Attempt)
     }
 
     fn reconsider(&mut self) {
-        let free = |target: &Target| target.attempts.is_empty() && !matches!(target.basis, Basis::Own(_));
+        let free =
+            |target: &Target| target.attempts.is_empty() && !matches!(target.basis, ClaimCondition::Own(_));
         if self.target.as_ref().is_some_and(free) {
             self.target = None;
         }
     }
 }
 
-impl Basis {
+impl ClaimCondition {
     fn stands_in(&self, slot: &Slot) -> bool {
         match (self, slot) {
             (Self::Vacant(vacant), Slot::Vacant(found)) => vacant == found,

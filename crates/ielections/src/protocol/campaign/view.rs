@@ -1,15 +1,15 @@
-//! [`View`]: what a candidate has seen of one slot, and when: expiry by observation (I5).
+//! [`SlotObservation`]: what a candidate has seen of one slot, and when: expiry by observation (I5).
 //!
 //! A version that is seen was written before. If it stays unchanged for its writer's TTL, then its record has
 //! expired. Only the observer's own clock measures that.
 
-use super::{AcquireError, Campaign, CampaignStep, Scanned};
+use super::{AcquireError, Campaign, CampaignStep, ScanAnswer};
 use crate::{Entry, Epoch, ReadError, Slot, Terms, Timing, Vacant};
 use vvm_clock::Instant;
 
 #[derive(Clone, Hash, Debug, Default)]
-pub(super) struct View {
-    state: State,
+pub(super) struct SlotObservation {
+    state: SlotState,
     /// The storage showed an older state than before. A stale read may do that, a linearizable one must not.
     pub(super) doubtful: bool,
     /// A renewal or a new leader was seen: a leader was alive while this candidate observed the slot.
@@ -17,7 +17,7 @@ pub(super) struct View {
 }
 
 #[derive(Clone, Hash, Debug, Default)]
-enum State {
+enum SlotState {
     #[default]
     Unseen,
     Vacant(Vacant),
@@ -29,12 +29,12 @@ enum State {
 
 /// A claim that may succeed now.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Opening {
+pub(super) enum ClaimableState {
     Vacant(Vacant),
     Expired(Entry),
 }
 
-impl View {
+impl SlotObservation {
     /// Notes an answer that arrived at `now`. Returns `false` if it is older than what was seen before.
     pub(super) fn see(&mut self, slot: &Slot, now: Instant) -> bool {
         if self.is_older(slot) {
@@ -43,18 +43,18 @@ impl View {
         }
         self.doubtful = false;
         match slot {
-            Slot::Vacant(vacant) => self.state = State::Vacant(*vacant),
+            Slot::Vacant(vacant) => self.state = SlotState::Vacant(*vacant),
             Slot::Held { entry, proven_age } => {
                 // A proven age only brings the first sight forward.
                 let written_before = now.before(proven_age.unwrap_or_default());
                 match &mut self.state {
-                    State::Held { entry: known, first_seen } if known.version == entry.version => {
+                    SlotState::Held { entry: known, first_seen } if known.version == entry.version => {
                         *first_seen = written_before.min(*first_seen);
                     }
                     state => {
                         // It was written since the last read.
-                        self.alive |= !matches!(state, State::Unseen);
-                        *state = State::Held { entry: entry.clone(), first_seen: written_before };
+                        self.alive |= !matches!(state, SlotState::Unseen);
+                        *state = SlotState::Held { entry: entry.clone(), first_seen: written_before };
                     }
                 }
             }
@@ -65,9 +65,9 @@ impl View {
     #[cfg(feature = "testing")]
     pub(super) fn rebase(&mut self, to: &mut dyn crate::protocol::Rebase) {
         match &mut self.state {
-            State::Unseen => {}
-            State::Vacant(vacant) => vacant.last_epoch.iter_mut().for_each(|epoch| to.epoch(epoch)),
-            State::Held { entry, first_seen } => {
+            SlotState::Unseen => {}
+            SlotState::Vacant(vacant) => vacant.last_epoch.iter_mut().for_each(|epoch| to.epoch(epoch)),
+            SlotState::Held { entry, first_seen } => {
                 to.entry(entry);
                 to.since(first_seen);
             }
@@ -76,12 +76,14 @@ impl View {
 
     fn is_older(&self, slot: &Slot) -> bool {
         match (&self.state, slot) {
-            (State::Unseen, _) => false,
-            (State::Vacant(known), Slot::Vacant(found)) => found.last_epoch < known.last_epoch,
+            (SlotState::Unseen, _) => false,
+            (SlotState::Vacant(known), Slot::Vacant(found)) => found.last_epoch < known.last_epoch,
             // A vacant slot of the same epoch comes after every record of that epoch.
-            (State::Vacant(known), Slot::Held { entry, .. }) => Some(entry.epoch) <= known.last_epoch,
-            (State::Held { entry: known, .. }, Slot::Vacant(found)) => found.last_epoch < Some(known.epoch),
-            (State::Held { entry: known, .. }, Slot::Held { entry, .. }) => {
+            (SlotState::Vacant(known), Slot::Held { entry, .. }) => Some(entry.epoch) <= known.last_epoch,
+            (SlotState::Held { entry: known, .. }, Slot::Vacant(found)) => {
+                found.last_epoch < Some(known.epoch)
+            }
+            (SlotState::Held { entry: known, .. }, Slot::Held { entry, .. }) => {
                 entry.age_order() < known.age_order()
             }
         }
@@ -89,28 +91,28 @@ impl View {
 
     pub(super) fn epoch(&self) -> Option<Epoch> {
         match &self.state {
-            State::Unseen => None,
-            State::Vacant(vacant) => vacant.last_epoch,
-            State::Held { entry, .. } => Some(entry.epoch),
+            SlotState::Unseen => None,
+            SlotState::Vacant(vacant) => vacant.last_epoch,
+            SlotState::Held { entry, .. } => Some(entry.epoch),
         }
     }
 
-    pub(super) fn opening(&self, now: Instant) -> Option<Opening> {
+    pub(super) fn opening(&self, now: Instant) -> Option<ClaimableState> {
         match &self.state {
-            State::Unseen => None,
-            State::Vacant(vacant) => Some(Opening::Vacant(*vacant)),
-            State::Held { entry, first_seen } => {
+            SlotState::Unseen => None,
+            SlotState::Vacant(vacant) => Some(ClaimableState::Vacant(*vacant)),
+            SlotState::Held { entry, first_seen } => {
                 let expired = now >= first_seen.after(entry.ttl.get());
-                expired.then(|| Opening::Expired(entry.clone()))
+                expired.then(|| ClaimableState::Expired(entry.clone()))
             }
         }
     }
 
     pub(super) fn opens_at(&self) -> Instant {
         match &self.state {
-            State::Unseen => Instant::NEVER,
-            State::Vacant(_) => Instant::ORIGIN,
-            State::Held { entry, first_seen } => first_seen.after(entry.ttl.get()),
+            SlotState::Unseen => Instant::NEVER,
+            SlotState::Vacant(_) => Instant::ORIGIN,
+            SlotState::Held { entry, first_seen } => first_seen.after(entry.ttl.get()),
         }
     }
 
@@ -121,23 +123,25 @@ impl View {
     /// comes late, too, which is safe (I5).
     pub(super) fn quiet_until(&self) -> Instant {
         match &self.state {
-            State::Held { entry, first_seen } => first_seen.after(Timing::of(entry.ttl).soonest_renewal()),
-            State::Unseen | State::Vacant(_) => Instant::ORIGIN,
+            SlotState::Held { entry, first_seen } => {
+                first_seen.after(Timing::new(entry.ttl).soonest_renewal())
+            }
+            SlotState::Unseen | SlotState::Vacant(_) => Instant::ORIGIN,
         }
     }
 
     pub(super) fn holder(&self) -> Option<&Entry> {
         match &self.state {
-            State::Held { entry, .. } => Some(entry),
-            State::Unseen | State::Vacant(_) => None,
+            SlotState::Held { entry, .. } => Some(entry),
+            SlotState::Unseen | SlotState::Vacant(_) => None,
         }
     }
 }
 
 impl Campaign {
     /// Handles the answer to a scan. A slot that was not read stays as it was last seen.
-    pub(super) fn scanned(&mut self, now: Instant, scanned: Scanned) -> CampaignStep {
-        let Scanned { seen, outcome, hints_follow } = scanned;
+    pub(super) fn scanned(&mut self, now: Instant, scanned: ScanAnswer) -> CampaignStep {
+        let ScanAnswer { seen, outcome, hints_follow } = scanned;
         self.is_partial = outcome.is_err();
         match outcome {
             Ok(()) => {}
@@ -154,7 +158,8 @@ impl Campaign {
         // A storage that is slower than the polls gets a pause between two of them.
         self.next_scan = self.next_scan.max(now.after(self.terms.poll / 4));
         if hints_follow && !self.is_partial {
-            let quiet_until = self.views.iter().map(View::quiet_until).min().unwrap_or(Instant::ORIGIN);
+            let quiet_until =
+                self.views.iter().map(SlotObservation::quiet_until).min().unwrap_or(Instant::ORIGIN);
             self.next_scan = self.next_scan.max(quiet_until.min(now.after(Terms::LONGEST_QUIET)));
         }
         self.hints_allowed_at = now.after(Terms::HINT_GAP);
@@ -186,7 +191,7 @@ impl Campaign {
         }
         if !view.see(found, now) {
             // Within one epoch no other candidate can have led, so the observation starts anew.
-            *view = View::default();
+            *view = SlotObservation::default();
             view.see(found, now);
         }
         Ok(())

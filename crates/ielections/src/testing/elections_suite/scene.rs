@@ -33,7 +33,7 @@ impl<Suite: ElectionsTestSuite> Scene<Suite> {
             // A shared test machine may be slow for a while.
             None => (Arc::new(SystemClock::start().unwrap()), ttl.get()),
         };
-        Self { suite, clock, ttl, timing: Timing::of(ttl), slack }
+        Self { suite, clock, ttl, timing: Timing::new(ttl), slack }
     }
 
     pub(super) fn key(&self, number: u32) -> <Suite as StorageUnderTest>::Key {
@@ -152,7 +152,7 @@ impl<Suite: ElectionsTestSuite> Scene<Suite> {
 
     /// When the last confirmed write was sent, from which every deadline counts (I3).
     pub(super) fn sent_at(&self, standing: &Standing, ttl: Ttl) -> Instant {
-        let kill_after = Timing::of(ttl).kill_at(Instant::ORIGIN).since(Instant::ORIGIN);
+        let kill_after = Timing::new(ttl).kill_at(Instant::ORIGIN).since(Instant::ORIGIN);
         standing.kill_at().before(kill_after)
     }
 }

@@ -105,7 +105,8 @@ fn wrong_value_of_each_setting_is_refused_by_name_from_each_source() {
     let file = folder.path().join("vvm.toml");
     let cli = described();
     let commands = cli.get_subcommands().filter(|command| settings::has_settings(command));
-    let pairs = commands.flat_map(|command| settings::of(command).map(move |option| (command, option)));
+    let pairs =
+        commands.flat_map(|command| settings::settings_of(command).map(move |option| (command, option)));
     let mut checked = 0;
     for (command, option) in pairs.filter(|(_, option)| option.name != "result-file") {
         let (command, name) = (command.get_name(), option.name);

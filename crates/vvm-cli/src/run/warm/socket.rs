@@ -43,7 +43,7 @@ use vvm_cli::warm::{
     protocol::{LONGEST_LINE, ToApp},
 };
 use vvm_clock::{Clock, Instant};
-use vvm_containment::{Family, Readable};
+use vvm_containment::{Family, ReadableLink};
 use vvm_host::operate::ResourceLimit;
 
 /// An address of a socket has 107 bytes (unix(7)).
@@ -85,7 +85,7 @@ pub(in crate::run) enum NoSocket {
 }
 
 #[derive(PartialEq, Eq, Debug)]
-pub(super) enum Heard {
+pub(super) enum SocketEvent {
     Connected(Connection, Pid),
     Line(Connection, Vec<u8>),
     /// A line of more than [`LONGEST_LINE`] bytes. The owner has to close the connection; what follows is no line.
@@ -111,16 +111,16 @@ pub(super) struct Socket {
     _lock: OwnedFd,
     listener: OwnedFd,
     epoll: OwnedFd,
-    readable: Readable,
+    readable: ReadableLink,
     family: Family,
     peers: BTreeMap<Connection, Peer>,
     next: Connection,
     most: usize,
-    heard: VecDeque<Heard>,
+    heard: VecDeque<SocketEvent>,
     clock: Arc<dyn Clock>,
     /// When the listener is watched again. `NEVER` if it is.
     accepts_at: Instant,
-    /// Whether [`Heard::NotAccepted`] was said, and no connection was accepted since.
+    /// Whether [`SocketEvent::NotAccepted`] was said, and no connection was accepted since.
     is_short: bool,
 }
 
@@ -185,7 +185,7 @@ impl Socket {
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(refused)?;
         epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN).map_err(refused)?;
         let readable =
-            Readable::of(&epoll).map_err(|cause| NoSocket::Refused { path: parent.into(), cause })?;
+            ReadableLink::new(&epoll).map_err(|cause| NoSocket::Refused { path: parent.into(), cause })?;
         let (peers, heard) = (BTreeMap::new(), VecDeque::new());
         let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let most = usize::try_from(descriptors / LIMIT_PER_CONNECTION).unwrap_or(usize::MAX);
@@ -214,7 +214,7 @@ impl Socket {
 
     /// Waits until something happens. `keeper` is that of the app. Fails if the runtime shuts down. May be dropped and
     /// called again at will.
-    pub(super) async fn next(&mut self, keeper: Pid) -> io::Result<Heard> {
+    pub(super) async fn next(&mut self, keeper: Pid) -> io::Result<SocketEvent> {
         let clock = Arc::clone(&self.clock);
         loop {
             let accepts_at = self.accepts_at;
@@ -227,17 +227,17 @@ impl Socket {
                 }
             };
             let pause = match heard {
-                Heard::NotAccepted(_) => PAUSE,
-                Heard::Uncontained(_) | Heard::Vanished => AFTER_STRANGER,
+                SocketEvent::NotAccepted(_) => PAUSE,
+                SocketEvent::Uncontained(_) | SocketEvent::Vanished => AFTER_STRANGER,
                 _ => Duration::ZERO,
             };
             if !pause.is_zero() {
                 self.watch_listener(EventFlags::empty(), clock.now().after(pause));
             }
             match heard {
-                Heard::NotAccepted(_) if std::mem::replace(&mut self.is_short, true) => continue,
-                Heard::Vanished => continue,
-                Heard::Connected(..) => self.is_short = false,
+                SocketEvent::NotAccepted(_) if std::mem::replace(&mut self.is_short, true) => continue,
+                SocketEvent::Vanished => continue,
+                SocketEvent::Connected(..) => self.is_short = false,
                 _ => {}
             }
             return Ok(heard);
@@ -246,7 +246,7 @@ impl Socket {
 
     /// Waits until something happens, and handles little at a time: what a peer sends without a pause must not keep this
     /// process from renewing.
-    async fn find(&mut self, keeper: Pid) -> io::Result<Heard> {
+    async fn find(&mut self, keeper: Pid) -> io::Result<SocketEvent> {
         let Self { readable, family, epoll, listener, peers, next, most, heard, .. } = self;
         readable
             .find(|| {
@@ -360,29 +360,29 @@ fn accept(
     next: &mut Connection,
     most: usize,
     is_ours: impl FnOnce(Pid) -> bool,
-) -> Option<Heard> {
+) -> Option<SocketEvent> {
     let socket = match accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
         Ok(socket) => socket,
         Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => return None,
-        Err(errno) => return Some(Heard::NotAccepted(errno)),
+        Err(errno) => return Some(SocketEvent::NotAccepted(errno)),
     };
     // Without a number in this namespace the process can't be a descendant.
-    let Ok(UCred { pid, .. }) = sockopt::socket_peercred(&socket) else { return Some(Heard::Vanished) };
+    let Ok(UCred { pid, .. }) = sockopt::socket_peercred(&socket) else { return Some(SocketEvent::Vanished) };
     let refuse = |reason: String| {
         let answer = ToApp::Refused { reason: reason.clone() }.to_line();
         let _ = send(&socket, &answer, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
-        Some(Heard::Refused(reason))
+        Some(SocketEvent::Refused(reason))
     };
     let process = match pidfd_open(pid, PidfdFlags::empty()) {
         Ok(process) => process,
         // A process that has ended leads nothing.
-        Err(Errno::SRCH) => return Some(Heard::Vanished),
+        Err(Errno::SRCH) => return Some(SocketEvent::Vanished),
         Err(errno) => return refuse(ResourceLimit::from(errno).to_string()),
     };
     let is_ours = is_ours(pid);
     // The number named the process that connected all the while, unless that was reaped meanwhile.
     if !is_number_of(&process, pid) {
-        return Some(Heard::Vanished);
+        return Some(SocketEvent::Vanished);
     }
     if !is_ours {
         let _ = refuse(
@@ -390,7 +390,7 @@ fn accept(
              may connect to VVM_SOCKET. Start it by `vvm run --warm -- PROGRAM`, and not through another service"
                 .into(),
         );
-        return Some(Heard::Uncontained(pid));
+        return Some(SocketEvent::Uncontained(pid));
     }
     if peers.len() >= most {
         return refuse(format!(
@@ -408,7 +408,7 @@ fn accept(
     }
     let (line, unsent, newest) = (Vec::new(), Vec::new(), None);
     peers.insert(number, Peer { socket, process, pid, line, unsent, newest });
-    Some(Heard::Connected(number, pid))
+    Some(SocketEvent::Connected(number, pid))
 }
 
 /// Whether the process, which may have ended, is not reaped: no other has its number (proc(5), fdinfo).
@@ -422,7 +422,7 @@ fn serve(
     peers: &mut BTreeMap<Connection, Peer>,
     number: Connection,
     flags: EventFlags,
-    heard: &mut VecDeque<Heard>,
+    heard: &mut VecDeque<SocketEvent>,
 ) {
     let Some(peer) = peers.get_mut(&number) else { return };
     if flags.contains(EventFlags::OUT) {
@@ -436,7 +436,7 @@ fn serve(
         let _ = epoll::delete(epoll, &peer.socket);
         let _ = epoll::delete(epoll, &peer.process);
         peers.remove(&number);
-        heard.push_back(Heard::Closed(number));
+        heard.push_back(SocketEvent::Closed(number));
     }
 }
 
@@ -454,7 +454,7 @@ enum Read {
 }
 
 impl Peer {
-    fn receive(&mut self, number: Connection, heard: &mut VecDeque<Heard>) -> Read {
+    fn receive(&mut self, number: Connection, heard: &mut VecDeque<SocketEvent>) -> Read {
         let mut bytes = [0; LONGEST_LINE];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1), ScmRights(4))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -476,19 +476,19 @@ impl Peer {
         match sender {
             Some(sender) if sender == self.pid => {}
             Some(sender) => {
-                heard.push_back(Heard::Foreign(number, sender));
+                heard.push_back(SocketEvent::Foreign(number, sender));
                 return Read::Something;
             }
             None => return Read::Something,
         }
         for byte in &bytes[..length] {
             match byte {
-                b'\n' => heard.push_back(Heard::Line(number, std::mem::take(&mut self.line))),
+                b'\n' => heard.push_back(SocketEvent::Line(number, std::mem::take(&mut self.line))),
                 byte => self.line.push(*byte),
             }
             if self.line.len() >= LONGEST_LINE {
                 self.line.clear();
-                heard.push_back(Heard::TooLong(number));
+                heard.push_back(SocketEvent::TooLong(number));
                 break;
             }
         }

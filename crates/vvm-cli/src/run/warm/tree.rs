@@ -1,7 +1,7 @@
 //! [`Tree`]: one tree of processes of a warm app. It tells the [`Machine`] what is heard, does what that decides, and
 //! reports it.
 
-use super::{CommandRunner, Led, Progress, Socket, socket::Heard};
+use super::{AcquiredLeadership, CommandRunner, Progress, Socket, socket::SocketEvent};
 use crate::leadership::Leadership;
 use rustix::process::Pid;
 use std::{
@@ -12,10 +12,10 @@ use std::{
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use vvm_cli::warm::{
-    machine::{Connection, Effect, Ending, Event, Machine},
+    machine::{AppEvent, Connection, Effect, EndReason, Machine},
     protocol::{FromApp, LONGEST_LINE, Reason, ToApp, VERSION},
 };
-use vvm_clock::{Instant, Span};
+use vvm_clock::{DisplayDuration, Instant};
 use vvm_containment::Family;
 use vvm_host::{
     operate::ResourceLimit,
@@ -73,16 +73,16 @@ pub(super) struct Tree<'a> {
     pub(super) stop: CancellationToken,
     pub(super) kill: CancellationToken,
     pub(super) keeper: Pid,
-    pub(super) led: Option<Led>,
+    pub(super) led: Option<AcquiredLeadership>,
     /// The processes of connections over which nothing was said yet.
     pub(super) silent: HashMap<Connection, Pid>,
     /// The processes before `lead`, if they live on after `stopped`.
     pub(super) standbys: HashSet<Pid>,
-    pub(super) ending: Option<Ending>,
+    pub(super) ending: Option<EndReason>,
 }
 
 impl Tree<'_> {
-    pub(super) fn on(&mut self, event: Event) {
+    pub(super) fn on(&mut self, event: AppEvent) {
         for effect in self.machine.on(self.runner.clock.now(), event) {
             self.apply(effect);
         }
@@ -137,7 +137,7 @@ impl Tree<'_> {
         let (name, holder) = (self.runner.election_name(), self.runner.holder.as_str());
         tracing::info!(
             target: "vvm", event = "warm_waits", name, holder, reason,
-            "{name}: waiting for the app, {} after its start: {reason}", Span(SILENT_START)
+            "{name}: waiting for the app, {} after its start: {reason}", DisplayDuration(SILENT_START)
         );
     }
 
@@ -160,17 +160,20 @@ impl Tree<'_> {
     }
 
     /// The first reason stands, unless the app did not do as it was asked to.
-    fn ends(&mut self, ending: Ending) {
+    fn ends(&mut self, ending: EndReason) {
         let status = &self.runner.status;
         let former = self.ending.take();
         let is_first = former.is_none();
         self.ending = Some(former.filter(|first| !first.is_wanted()).unwrap_or_else(|| ending.clone()));
-        let Some(Led { leadership: Leadership { name, slot, epoch, .. }, .. }) = &self.led else { return };
+        let Some(AcquiredLeadership { leadership: Leadership { name, slot, epoch, .. }, .. }) = &self.led
+        else {
+            return;
+        };
         let reason = match status.role() {
             // Its end follows from that: the keeper kills it.
             Role::Stopping { why: WhyStopping::GuardianDied, .. } if !is_first => return,
             Role::Stopping { why: why @ WhyStopping::GuardianDied, .. } => why.to_string(),
-            Role::Stopping { why, .. } if ending == Ending::Asked(Reason::Terminating) => why.to_string(),
+            Role::Stopping { why, .. } if ending == EndReason::Asked(Reason::Terminating) => why.to_string(),
             _ => ending.to_string(),
         };
         let (holder, epoch) = (self.runner.holder.as_str(), epoch.get());
@@ -187,7 +190,10 @@ impl Tree<'_> {
     /// Reports that the app lives on. What the work may have left behind is named: nothing else ends it.
     fn keeps(&mut self) {
         self.ending = None;
-        let Some(Led { leadership: Leadership { name, slot, epoch, .. }, .. }) = &self.led else { return };
+        let Some(AcquiredLeadership { leadership: Leadership { name, slot, epoch, .. }, .. }) = &self.led
+        else {
+            return;
+        };
         let began = self.processes().into_iter().filter(|pid| !self.standbys.contains(pid));
         let began: Vec<_> = began.filter_map(living).collect();
         let (holder, slot, epoch, count) = (self.runner.holder.as_str(), *slot, epoch.get(), began.len());
@@ -211,26 +217,26 @@ impl Tree<'_> {
     }
 
     /// Returns the event that was heard, if it is one for the machine.
-    pub(super) fn read(&mut self, heard: io::Result<Heard>) -> Option<Event> {
+    pub(super) fn read(&mut self, heard: io::Result<SocketEvent>) -> Option<AppEvent> {
         match heard.ok()? {
-            Heard::Connected(connection, pid) => {
+            SocketEvent::Connected(connection, pid) => {
                 self.silent.insert(connection, pid);
-                return Some(Event::Connected(connection));
+                return Some(AppEvent::Connected(connection));
             }
-            Heard::Line(connection, line) => {
+            SocketEvent::Line(connection, line) => {
                 self.silent.remove(&connection);
                 return Some(match FromApp::of_line(&line) {
-                    Ok(message) => Event::Said(connection, message),
-                    Err(refusal) => Event::Garbled(connection, refusal.to_string()),
+                    Ok(message) => AppEvent::Said(connection, message),
+                    Err(refusal) => AppEvent::Garbled(connection, refusal.to_string()),
                 });
             }
-            Heard::TooLong(connection) => {
+            SocketEvent::TooLong(connection) => {
                 self.silent.remove(&connection);
                 let reason =
                     format!("a line of more than {LONGEST_LINE} bytes: send large data by other means");
-                return Some(Event::Garbled(connection, reason));
+                return Some(AppEvent::Garbled(connection, reason));
             }
-            Heard::Closed(connection) => {
+            SocketEvent::Closed(connection) => {
                 // A client that refuses to lead can't say so: it has not said `hello`.
                 if let Some(pid) = self.silent.remove(&connection) {
                     let line = format_args!(
@@ -239,27 +245,27 @@ impl Tree<'_> {
                     );
                     self.warn("warm_silent", Some(pid), None, line);
                 }
-                return Some(Event::Closed(connection));
+                return Some(AppEvent::Closed(connection));
             }
-            Heard::Uncontained(pid) => {
+            SocketEvent::Uncontained(pid) => {
                 let line = format_args!(
                     "process {pid} has connected to VVM_SOCKET, and is not of the app: refused. Start it by \
                      `vvm run --warm -- PROGRAM`, and not through another service"
                 );
                 self.warn("warm_uncontained", Some(pid), None, line);
             }
-            Heard::Foreign(_, pid) => {
+            SocketEvent::Foreign(_, pid) => {
                 let line = format_args!(
                     "process {pid} has sent a message over a connection of another process: ignored; close the \
                      socket in forked children"
                 );
                 self.warn("warm_foreign", Some(pid), None, line);
             }
-            Heard::Refused(reason) => self.refused(&reason),
-            Heard::NotAccepted(errno) => {
+            SocketEvent::Refused(reason) => self.refused(&reason),
+            SocketEvent::NotAccepted(errno) => {
                 self.refused(&format!("{}; it waits until that is over", ResourceLimit::from(errno)));
             }
-            Heard::Vanished => {}
+            SocketEvent::Vanished => {}
         }
         None
     }

@@ -52,9 +52,9 @@ impl Scene {
         let mut scene = Self::new();
         for connection in connections {
             for event in [
-                Event::Connected(*connection),
-                Event::Said(*connection, HELLO),
-                Event::Said(*connection, READY),
+                AppEvent::Connected(*connection),
+                AppEvent::Said(*connection, HELLO),
+                AppEvent::Said(*connection, READY),
             ] {
                 scene.on(event);
             }
@@ -65,15 +65,15 @@ impl Scene {
     /// The first of these connections leads under epoch 7, with a deadline at 16 s.
     fn leading(connections: &[Connection]) -> Self {
         let mut scene = Self::ready(connections);
-        scene.on(Event::Won(term(7), times(16)));
-        scene.on(Event::InForce);
+        scene.on(AppEvent::Won(term(7), times(16)));
+        scene.on(AppEvent::InForce);
         scene
     }
 
     /// The same, after the host has asked the leader to stop.
     fn stopping(connections: &[Connection]) -> Self {
         let mut scene = Self::leading(connections);
-        scene.on(Event::Stop(Reason::StepDown));
+        scene.on(AppEvent::Stop(Reason::StepDown));
         scene
     }
 
@@ -82,7 +82,7 @@ impl Scene {
         self
     }
 
-    fn on(&mut self, event: Event) -> Vec<Effect> {
+    fn on(&mut self, event: AppEvent) -> Vec<Effect> {
         self.0.on(at(0), event)
     }
 }
@@ -96,60 +96,63 @@ fn lead(connection: Connection) -> Effect {
 #[test]
 fn participant_leads_once_its_deadline_is_in_force_and_stops_when_it_is_told() {
     let mut scene = Scene::new();
-    assert_eq!(scene.on(Event::Connected(1)), [Effect::Greet(1)]);
-    assert_eq!(scene.on(Event::Said(1, HELLO)), []);
-    assert_eq!(scene.on(Event::Said(1, READY)), [Effect::Ready(true)]);
-    assert_eq!(scene.on(Event::Won(term(7), times(16))), []);
-    assert_eq!(scene.on(Event::InForce), [lead(1), Effect::Leads]);
+    assert_eq!(scene.on(AppEvent::Connected(1)), [Effect::Greet(1)]);
+    assert_eq!(scene.on(AppEvent::Said(1, HELLO)), []);
+    assert_eq!(scene.on(AppEvent::Said(1, READY)), [Effect::Ready(true)]);
+    assert_eq!(scene.on(AppEvent::Won(term(7), times(16))), []);
+    assert_eq!(scene.on(AppEvent::InForce), [lead(1), Effect::Leads]);
     assert_eq!(scene.0.due(), at(10));
-    assert_eq!(scene.on(Event::Said(1, FromApp::Leading { epoch: decimal(7) })), []);
+    assert_eq!(scene.on(AppEvent::Said(1, FromApp::Leading { epoch: decimal(7) })), []);
     assert_eq!(scene.0.due(), Instant::NEVER);
     let (stop_by, kill_at) = (at(17).into(), at(20).into());
     let renewed = ToApp::Renewed { epoch: decimal(7), stop_by, kill_at };
-    assert_eq!(scene.on(Event::Moved(times(20))), [Effect::Send(1, renewed)]);
-    assert_eq!(scene.on(Event::AtRisk), [Effect::Send(1, ToApp::AtRisk { epoch: decimal(7) })]);
+    assert_eq!(scene.on(AppEvent::Moved(times(20))), [Effect::Send(1, renewed)]);
+    assert_eq!(scene.on(AppEvent::AtRisk), [Effect::Send(1, ToApp::AtRisk { epoch: decimal(7) })]);
     let stop = ToApp::Stop {
         epoch: decimal(7),
         reason: Reason::StepDown,
         stop_by: at(8).into(),
         kill_at: at(20).into(),
     };
-    let ends = Effect::Ends(Ending::Asked(Reason::StepDown));
-    assert_eq!(scene.on(Event::Stop(Reason::StepDown)), [ends, Effect::Send(1, stop), Effect::Ready(false)]);
-    assert_eq!(scene.on(Event::Said(1, FromApp::Stopped { epoch: decimal(7) })), [Effect::KillTree]);
+    let ends = Effect::Ends(EndReason::Asked(Reason::StepDown));
+    assert_eq!(
+        scene.on(AppEvent::Stop(Reason::StepDown)),
+        [ends, Effect::Send(1, stop), Effect::Ready(false)]
+    );
+    assert_eq!(scene.on(AppEvent::Said(1, FromApp::Stopped { epoch: decimal(7) })), [Effect::KillTree]);
     // (I6) Only the proof allows the release.
-    assert_eq!(scene.on(Event::Closed(1)), [Effect::Close(1)]);
-    assert_eq!(scene.on(Event::TreeGone), [Effect::Over]);
+    assert_eq!(scene.on(AppEvent::Closed(1)), [Effect::Close(1)]);
+    assert_eq!(scene.on(AppEvent::TreeGone), [Effect::Over]);
 }
 
 /// Shows I4.
 #[test]
 fn lead_is_never_sent_without_guardian_and_keeper() {
     let mut scene = Scene::ready(&[1]);
-    scene.on(Event::Won(term(7), times(16)));
+    scene.on(AppEvent::Won(term(7), times(16)));
     assert!(scene.0.is_arming());
-    let not_in_force = Effect::Ends(Ending::NotInForce);
-    assert_eq!(scene.on(Event::NotInForce), [not_in_force, Effect::TermTree, Effect::Ready(false)]);
-    assert_eq!(scene.on(Event::InForce), [], "it comes too late");
-    assert_eq!(scene.on(Event::TreeGone), [Effect::Over]);
+    let not_in_force = Effect::Ends(EndReason::NotInForce);
+    assert_eq!(scene.on(AppEvent::NotInForce), [not_in_force, Effect::TermTree, Effect::Ready(false)]);
+    assert_eq!(scene.on(AppEvent::InForce), [], "it comes too late");
+    assert_eq!(scene.on(AppEvent::TreeGone), [Effect::Over]);
 }
 
 /// Shows I6.
 #[test]
 fn leadership_of_which_no_lead_was_sent_is_released_at_once() {
-    let not_ready = || Event::Said(1, FromApp::Ready { ready: false });
+    let not_ready = || AppEvent::Said(1, FromApp::Ready { ready: false });
     for (event, also) in [
         (not_ready(), vec![Effect::Over, Effect::Ready(false)]),
-        (Event::Closed(1), vec![Effect::Close(1), Effect::Over, Effect::Ready(false)]),
-        (Event::Stop(Reason::StepDown), vec![Effect::Over]),
+        (AppEvent::Closed(1), vec![Effect::Close(1), Effect::Over, Effect::Ready(false)]),
+        (AppEvent::Stop(Reason::StepDown), vec![Effect::Over]),
     ] {
         let mut scene = Scene::ready(&[1]);
-        scene.on(Event::Won(term(7), times(16)));
+        scene.on(AppEvent::Won(term(7), times(16)));
         assert_eq!(scene.on(event.clone()), also, "{event:?}");
-        assert_eq!(scene.on(Event::InForce), [], "{event:?}");
+        assert_eq!(scene.on(AppEvent::InForce), [], "{event:?}");
     }
     let mut scene = Scene::new();
-    assert_eq!(scene.on(Event::Won(term(7), times(16))), [Effect::Over], "no connection is ready");
+    assert_eq!(scene.on(AppEvent::Won(term(7), times(16))), [Effect::Over], "no connection is ready");
 }
 
 #[test]
@@ -162,16 +165,16 @@ fn one_connection_leads_and_no_other_gets_its_epoch() {
         failed(7),
         FromApp::Ready { ready: false },
     ] {
-        assert_eq!(scene.on(Event::Said(2, message.clone())), [], "of another connection: {message:?}");
+        assert_eq!(scene.on(AppEvent::Said(2, message.clone())), [], "of another connection: {message:?}");
     }
     assert_eq!(scene.0.due(), at(10), "the leader has not answered");
-    assert_eq!(Scene::leading(&[1, 2]).on(Event::Closed(2)), [Effect::Close(2)]);
+    assert_eq!(Scene::leading(&[1, 2]).on(AppEvent::Closed(2)), [Effect::Close(2)]);
     let mut scene = Scene::leading(&[1, 2]);
-    let gone = [Effect::Close(1), Effect::Ends(Ending::Gone), Effect::TermTree, Effect::Ready(false)];
-    assert_eq!(scene.on(Event::Closed(1)), gone);
-    assert_eq!(scene.on(Event::InForce), [], "connection 2 is ready");
-    assert_eq!(scene.on(Event::Won(term(8), times(16))), [Effect::Over], "the tree is ending");
-    assert_eq!(scene.on(Event::InForce), []);
+    let gone = [Effect::Close(1), Effect::Ends(EndReason::Gone), Effect::TermTree, Effect::Ready(false)];
+    assert_eq!(scene.on(AppEvent::Closed(1)), gone);
+    assert_eq!(scene.on(AppEvent::InForce), [], "connection 2 is ready");
+    assert_eq!(scene.on(AppEvent::Won(term(8), times(16))), [Effect::Over], "the tree is ending");
+    assert_eq!(scene.on(AppEvent::InForce), []);
 }
 
 #[test]
@@ -184,7 +187,7 @@ fn messages_of_another_epoch_change_nothing() {
     ] {
         for mut scene in [Scene::ready(&[1]), Scene::leading(&[1]), Scene::stopping(&[1])] {
             let due = scene.0.due();
-            assert_eq!(scene.on(Event::Said(1, message.clone())), [], "{message:?}");
+            assert_eq!(scene.on(AppEvent::Said(1, message.clone())), [], "{message:?}");
             assert_eq!(scene.0.due(), due, "{message:?}");
         }
     }
@@ -193,30 +196,35 @@ fn messages_of_another_epoch_change_nothing() {
 /// Each end without `stopped`, and each that the app asks for, ends the tree before the release. Shows I6.
 #[test]
 fn every_end_waits_for_the_proof() {
-    let asked = |reason| Effect::Ends(Ending::Asked(reason));
-    let said = |message| Event::Said(1, message);
+    let asked = |reason| Effect::Ends(EndReason::Asked(reason));
+    let said = |message| AppEvent::Said(1, message);
     let leading = || Scene::leading(&[1]);
     let stopping = || Scene::stopping(&[1]);
-    let fails = || Effect::Ends(Ending::Failed("no\ndisk".into()));
-    let table: [(Scene, Event, Effect, Option<Effect>); 13] = [
-        (leading(), Event::Closed(1), Effect::Ends(Ending::Gone), Some(Effect::TermTree)),
-        (leading().kept(), Event::Closed(1), Effect::Ends(Ending::Gone), Some(Effect::TermTree)),
-        (stopping().kept(), Event::Closed(1), Effect::Ends(Ending::Gone), Some(Effect::TermTree)),
+    let fails = || Effect::Ends(EndReason::Failed("no\ndisk".into()));
+    let table: [(Scene, AppEvent, Effect, Option<Effect>); 13] = [
+        (leading(), AppEvent::Closed(1), Effect::Ends(EndReason::Gone), Some(Effect::TermTree)),
+        (leading().kept(), AppEvent::Closed(1), Effect::Ends(EndReason::Gone), Some(Effect::TermTree)),
+        (stopping().kept(), AppEvent::Closed(1), Effect::Ends(EndReason::Gone), Some(Effect::TermTree)),
         (leading().kept(), said(failed(7)), fails(), Some(Effect::TermTree)),
         (stopping().kept(), said(failed(7)), fails(), Some(Effect::TermTree)),
-        (leading(), Event::Garbled(1, "?".into()), Effect::Ends(Ending::Garbled), Some(Effect::TermTree)),
+        (
+            leading(),
+            AppEvent::Garbled(1, "?".into()),
+            Effect::Ends(EndReason::Garbled),
+            Some(Effect::TermTree),
+        ),
         (
             leading(),
             said(FromApp::Stopped { epoch: decimal(7) }),
-            Effect::Ends(Ending::Stopped),
+            Effect::Ends(EndReason::Stopped),
             Some(Effect::KillTree),
         ),
         (leading(), said(FromApp::Resign { epoch: decimal(7) }), asked(Reason::Resigned), None),
         (leading(), said(FromApp::Ready { ready: false }), asked(Reason::NotReady), None),
-        (leading(), Event::Stop(Reason::Lost), asked(Reason::Lost), None),
-        (leading(), Event::Quit, asked(Reason::Terminating), None),
-        (leading(), said(HELLO_OF_LATER), Effect::Ends(Ending::Garbled), Some(Effect::TermTree)),
-        (stopping(), Event::Closed(1), Effect::Ends(Ending::Gone), Some(Effect::TermTree)),
+        (leading(), AppEvent::Stop(Reason::Lost), asked(Reason::Lost), None),
+        (leading(), AppEvent::Quit, asked(Reason::Terminating), None),
+        (leading(), said(HELLO_OF_LATER), Effect::Ends(EndReason::Garbled), Some(Effect::TermTree)),
+        (stopping(), AppEvent::Closed(1), Effect::Ends(EndReason::Gone), Some(Effect::TermTree)),
     ];
     for (mut scene, event, ends, ends_tree) in table {
         let effects = scene.on(event.clone());
@@ -224,14 +232,14 @@ fn every_end_waits_for_the_proof() {
         let found = effects.iter().find(|effect| matches!(effect, Effect::TermTree | Effect::KillTree));
         assert_eq!(found, ends_tree.as_ref(), "{event:?}");
         assert!(!effects.contains(&Effect::Over), "{event:?}: released without proof");
-        let after = scene.on(Event::TreeGone);
+        let after = scene.on(AppEvent::TreeGone);
         assert!(after.contains(&Effect::Over), "{event:?}: {after:?}");
     }
 }
 
 #[test]
 fn reason_of_a_failure_is_one_short_line() {
-    let text = |reason: &str| Ending::Failed(reason.into()).to_string();
+    let text = |reason: &str| EndReason::Failed(reason.into()).to_string();
     assert_eq!(text("no\ndisk\x1b[1m"), "the app failed: no disk [1m");
     assert_eq!(text(&"é".repeat(4000)).chars().count(), "the app failed: ".len() + LONGEST_REASON);
 }
@@ -239,96 +247,96 @@ fn reason_of_a_failure_is_one_short_line() {
 #[test]
 fn late_answers_end_the_tree() {
     let mut scene = Scene::leading(&[1]);
-    assert_eq!(scene.0.on(at(9), Event::Tick), []);
+    assert_eq!(scene.0.on(at(9), AppEvent::Tick), []);
     let ends = |ending| [Effect::Ends(ending), Effect::TermTree, Effect::Ready(false)];
-    assert_eq!(scene.0.on(at(10), Event::Tick), ends(Ending::NotLeading));
+    assert_eq!(scene.0.on(at(10), AppEvent::Tick), ends(EndReason::NotLeading));
 
     let mut scene = Scene::stopping(&[1]);
     assert_eq!(scene.0.due(), at(8));
-    assert_eq!(scene.0.on(at(7), Event::Tick), []);
-    assert_eq!(scene.0.on(at(8), Event::Tick), [Effect::Ends(Ending::NotStopped), Effect::TermTree]);
+    assert_eq!(scene.0.on(at(7), AppEvent::Tick), []);
+    assert_eq!(scene.0.on(at(8), AppEvent::Tick), [Effect::Ends(EndReason::NotStopped), Effect::TermTree]);
 }
 
 #[test]
 fn stop_after_a_loss_leaves_time_for_term_before_the_deadline() {
     let mut scene = Scene::leading(&[1]);
-    scene.on(Event::Moved(times(3)));
+    scene.on(AppEvent::Moved(times(3)));
     let stop =
         ToApp::Stop { epoch: decimal(7), reason: Reason::Lost, stop_by: at(2).into(), kill_at: at(3).into() };
-    assert!(scene.on(Event::Stop(Reason::Lost)).contains(&Effect::Send(1, stop)));
+    assert!(scene.on(AppEvent::Stop(Reason::Lost)).contains(&Effect::Send(1, stop)));
     assert_eq!(scene.0.due(), at(2));
 }
 
 #[test]
 fn connections_that_break_the_rules_are_refused() {
-    let refused = |scene: &mut Scene, event: Event, reason: &str| {
+    let refused = |scene: &mut Scene, event: AppEvent, reason: &str| {
         let effects = scene.on(event);
         let [Effect::Send(1, ToApp::Refused { reason: said }), Effect::Close(1), ..] = &effects[..] else {
             panic!("{effects:?}");
         };
         assert!(said.contains(reason), "{said}");
-        assert_eq!(scene.on(Event::Said(1, READY)), [], "it is closed");
+        assert_eq!(scene.on(AppEvent::Said(1, READY)), [], "it is closed");
     };
     let connected = || {
         let mut scene = Scene::new();
-        scene.on(Event::Connected(1));
+        scene.on(AppEvent::Connected(1));
         scene
     };
-    refused(&mut connected(), Event::Said(1, HELLO_OF_LATER), "version 1");
-    refused(&mut connected(), Event::Said(1, READY), "the first message is \"hello\"");
-    refused(&mut connected(), Event::Garbled(1, "no JSON".into()), "no JSON");
+    refused(&mut connected(), AppEvent::Said(1, HELLO_OF_LATER), "version 1");
+    refused(&mut connected(), AppEvent::Said(1, READY), "the first message is \"hello\"");
+    refused(&mut connected(), AppEvent::Garbled(1, "no JSON".into()), "no JSON");
 }
 
 #[test]
 fn standby_is_ready_while_one_connection_is() {
     let mut scene = Scene::ready(&[1, 2]);
-    assert_eq!(scene.on(Event::Said(1, READY)), [], "said twice");
-    assert_eq!(scene.on(Event::Said(1, FromApp::Ready { ready: false })), []);
-    assert_eq!(scene.on(Event::Closed(2)), [Effect::Close(2), Effect::Ready(false)]);
-    assert_eq!(scene.on(Event::Said(1, READY)), [Effect::Ready(true)]);
-    assert_eq!(scene.on(Event::TreeGone), [Effect::Ready(false)]);
+    assert_eq!(scene.on(AppEvent::Said(1, READY)), [], "said twice");
+    assert_eq!(scene.on(AppEvent::Said(1, FromApp::Ready { ready: false })), []);
+    assert_eq!(scene.on(AppEvent::Closed(2)), [Effect::Close(2), Effect::Ready(false)]);
+    assert_eq!(scene.on(AppEvent::Said(1, READY)), [Effect::Ready(true)]);
+    assert_eq!(scene.on(AppEvent::TreeGone), [Effect::Ready(false)]);
 }
 
 #[test]
 fn end_of_vvm_stops_the_work_and_then_the_tree_by_term() {
     let mut standby = Scene::ready(&[1]);
-    assert_eq!(standby.on(Event::Quit), [Effect::TermTree, Effect::Ready(false)]);
-    assert_eq!(standby.on(Event::Won(term(7), times(16))), [Effect::Over]);
+    assert_eq!(standby.on(AppEvent::Quit), [Effect::TermTree, Effect::Ready(false)]);
+    assert_eq!(standby.on(AppEvent::Won(term(7), times(16))), [Effect::Over]);
     let mut leader = Scene::leading(&[1]);
-    leader.on(Event::Quit);
-    let stopped = || Event::Said(1, FromApp::Stopped { epoch: decimal(7) });
+    leader.on(AppEvent::Quit);
+    let stopped = || AppEvent::Said(1, FromApp::Stopped { epoch: decimal(7) });
     assert_eq!(leader.on(stopped()), [Effect::TermTree]);
     assert_eq!(leader.on(stopped()), [], "said twice");
-    assert_eq!(leader.on(Event::TreeGone), [Effect::Over]);
+    assert_eq!(leader.on(AppEvent::TreeGone), [Effect::Over]);
 }
 
 /// Shows I4 and I6.
 #[test]
 fn kept_app_stands_by_after_stopped_and_leads_again_once_its_new_deadline_is_in_force() {
     let mut scene = Scene::stopping(&[1]).kept();
-    let stopped = || Event::Said(1, FromApp::Stopped { epoch: decimal(7) });
+    let stopped = || AppEvent::Said(1, FromApp::Stopped { epoch: decimal(7) });
     assert_eq!(scene.on(stopped()), [Effect::Keeps, Effect::Over, Effect::Ready(true)]);
     assert_eq!(scene.on(stopped()), [], "said twice");
-    assert_eq!(scene.on(Event::Won(term(8), times(40))), []);
+    assert_eq!(scene.on(AppEvent::Won(term(8), times(40))), []);
     assert_eq!(scene.on(stopped()), [], "of an earlier epoch");
     let Times { stop_by, kill_at } = times(40);
     let (stop_by, kill_at) = (stop_by.into(), kill_at.into());
     let lead = ToApp::Lead { slot: 1, epoch: decimal(8), stop_by, kill_at };
-    assert_eq!(scene.on(Event::InForce), [Effect::Send(1, lead), Effect::Leads]);
-    assert_eq!(scene.on(Event::Closed(1))[1..3], [Effect::Ends(Ending::Gone), Effect::TermTree]);
+    assert_eq!(scene.on(AppEvent::InForce), [Effect::Send(1, lead), Effect::Leads]);
+    assert_eq!(scene.on(AppEvent::Closed(1))[1..3], [Effect::Ends(EndReason::Gone), Effect::TermTree]);
 }
 
 #[test]
 fn kept_app_that_gives_up_leads_again_only_when_it_is_ready_again() {
-    let stopped = || Event::Said(1, FromApp::Stopped { epoch: decimal(7) });
+    let stopped = || AppEvent::Said(1, FromApp::Stopped { epoch: decimal(7) });
     let mut resigned = Scene::leading(&[1]).kept();
-    resigned.on(Event::Said(1, FromApp::Resign { epoch: decimal(7) }));
+    resigned.on(AppEvent::Said(1, FromApp::Resign { epoch: decimal(7) }));
     assert_eq!(resigned.on(stopped()), [Effect::Keeps, Effect::Over]);
     let mut done = Scene::leading(&[1]).kept();
-    let ends = Effect::Ends(Ending::Stopped);
+    let ends = Effect::Ends(EndReason::Stopped);
     assert_eq!(done.on(stopped()), [ends, Effect::Keeps, Effect::Over, Effect::Ready(false)]);
     for mut scene in [resigned, done] {
-        assert_eq!(scene.on(Event::Said(1, READY)), [Effect::Ready(true)]);
+        assert_eq!(scene.on(AppEvent::Said(1, READY)), [Effect::Ready(true)]);
     }
 }
 
@@ -337,36 +345,36 @@ fn kept_app_that_gives_up_leads_again_only_when_it_is_ready_again() {
 fn app_that_stops_by_itself_when_it_is_not_renewed_has_lost_and_stays_ready() {
     let expired = || {
         let mut scene = Scene::leading(&[1]).kept();
-        let stopped = Event::Said(1, FromApp::Stopped { epoch: decimal(7) });
+        let stopped = AppEvent::Said(1, FromApp::Stopped { epoch: decimal(7) });
         assert_eq!(scene.0.on(times(16).stop_by.before(CLOCKS_DIFFER), stopped), []);
         scene
     };
-    let lost = Effect::Ends(Ending::Asked(Reason::Lost));
-    assert_eq!(expired().on(Event::Stop(Reason::Lost)), [lost.clone(), Effect::Keeps, Effect::Over]);
+    let lost = Effect::Ends(EndReason::Asked(Reason::Lost));
+    assert_eq!(expired().on(AppEvent::Stop(Reason::Lost)), [lost.clone(), Effect::Keeps, Effect::Over]);
     let mut restarted = expired();
     restarted.0.after_stop = AfterStop::Restart;
-    assert_eq!(restarted.on(Event::Stop(Reason::Lost)), [lost, Effect::KillTree, Effect::Ready(false)]);
-    let unasked = [Effect::Ends(Ending::Stopped), Effect::Keeps, Effect::Over, Effect::Ready(false)];
-    assert_eq!(expired().on(Event::Moved(times(20))), unasked, "a late renewal");
-    assert_eq!(expired().on(Event::Moved(times(15))), [], "the loss follows");
-    let gone = [Effect::Close(1), Effect::Ends(Ending::Stopped), Effect::TermTree, Effect::Ready(false)];
-    assert_eq!(expired().on(Event::Closed(1)), gone);
+    assert_eq!(restarted.on(AppEvent::Stop(Reason::Lost)), [lost, Effect::KillTree, Effect::Ready(false)]);
+    let unasked = [Effect::Ends(EndReason::Stopped), Effect::Keeps, Effect::Over, Effect::Ready(false)];
+    assert_eq!(expired().on(AppEvent::Moved(times(20))), unasked, "a late renewal");
+    assert_eq!(expired().on(AppEvent::Moved(times(15))), [], "the loss follows");
+    let gone = [Effect::Close(1), Effect::Ends(EndReason::Stopped), Effect::TermTree, Effect::Ready(false)];
+    assert_eq!(expired().on(AppEvent::Closed(1)), gone);
     assert_eq!(
-        expired().on(Event::TreeGone),
-        [Effect::Ends(Ending::Gone), Effect::Over, Effect::Ready(false)]
+        expired().on(AppEvent::TreeGone),
+        [Effect::Ends(EndReason::Gone), Effect::Over, Effect::Ready(false)]
     );
 }
 
 #[test]
 fn end_of_vvm_ends_a_kept_app_too() {
     let mut scene = Scene::leading(&[1]).kept();
-    scene.on(Event::Quit);
-    assert_eq!(scene.on(Event::Said(1, FromApp::Stopped { epoch: decimal(7) })), [Effect::TermTree]);
+    scene.on(AppEvent::Quit);
+    assert_eq!(scene.on(AppEvent::Said(1, FromApp::Stopped { epoch: decimal(7) })), [Effect::TermTree]);
 }
 
 #[test]
 fn app_that_has_to_say_alive_and_does_not_is_ended() {
-    let says = |message| Event::Said(1, message);
+    let says = |message| AppEvent::Said(1, message);
     let alive = |number| FromApp::Alive { epoch: decimal(number) };
     let mut scene = Scene::leading(&[1, 2]);
     scene.0.limits.alive = Some(SECOND.saturating_mul(3));
@@ -376,10 +384,10 @@ fn app_that_has_to_say_alive_and_does_not_is_ended() {
     assert_eq!(scene.0.due(), at(8));
     scene.0.on(at(7), says(alive(7)));
     assert_eq!(scene.0.due(), at(10));
-    for event in [says(alive(6)), Event::Said(2, alive(7))] {
+    for event in [says(alive(6)), AppEvent::Said(2, alive(7))] {
         scene.0.on(at(9), event);
         assert_eq!(scene.0.due(), at(10), "of an earlier epoch, or of another connection");
     }
-    let ends = [Effect::Ends(Ending::NotAlive), Effect::TermTree, Effect::Ready(false)];
-    assert_eq!(scene.0.on(at(10), Event::Tick), ends);
+    let ends = [Effect::Ends(EndReason::NotAlive), Effect::TermTree, Effect::Ready(false)];
+    assert_eq!(scene.0.on(at(10), AppEvent::Tick), ends);
 }

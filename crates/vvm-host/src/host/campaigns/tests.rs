@@ -12,7 +12,7 @@ use std::time::Duration;
 use vvm_clock::{Clock as _, Instant};
 use vvm_orch::service_fn;
 use vvm_storage::{
-    Done, Partition, Step, SysVvmStorage,
+    Partition, Step, StepOutcome, SysVvmStorage,
     testing::{FaultyStorage, Layer, Outage},
 };
 
@@ -202,7 +202,7 @@ impl Layer for LateClaim {
         &*self.storage
     }
 
-    async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError> {
+    async fn commit(&self, at: Partition, step: Step) -> Result<StepOutcome, WriteError> {
         if let Step::Claim { to, .. } = &step {
             self.claims.lock().push(to.incarnation());
             if self.claims.lock().len() == 1 {

@@ -43,11 +43,11 @@ pub(super) enum DriverError {
     #[error("DynamoDB did not confirm the request: {0}")]
     Unanswered(String),
     #[error(transparent)]
-    Damaged(#[from] Damaged),
+    Damaged(#[from] DecodeError),
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub(super) enum Damaged {
+pub(super) enum DecodeError {
     #[error(
         "another program wrote an item of the table: {0}. Stop all candidates, and find the program that \
          writes to the table"
@@ -60,7 +60,7 @@ pub(super) enum Damaged {
     Newer { found: u32, known: u32 },
 }
 
-impl Damaged {
+impl DecodeError {
     /// Versions of DynamoDB before 2023 show no item, and look the same.
     pub(super) fn unexplained_refusal() -> Self {
         Self::Foreign("a write was refused although the item shown meets its condition".into())

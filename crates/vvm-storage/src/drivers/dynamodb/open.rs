@@ -371,7 +371,7 @@ fn being_created(address: &Address) -> OpenError {
 
 pub(super) async fn describe(client: &Client, table: &str) -> Result<Description, DriverError> {
     let answer = client.describe_table().table_name(table).send().await.map_err(DriverError::of)?;
-    let description = Description::of("DynamoDB");
+    let description = Description::new("DynamoDB");
     Ok(match &answer.table {
         Some(table) => of_table(table, description),
         None => description,

@@ -4,7 +4,7 @@ use super::{
 };
 use crate::{
     key::Partition,
-    step::{Done, Shown},
+    step::{CurrentState, StepOutcome},
 };
 use aws_sdk_dynamodb::{
     Client,
@@ -104,18 +104,18 @@ impl Requests {
         partition: &[u8],
         fence: &Fence,
         batch: &[DocumentWrite],
-    ) -> Result<Done, DriverError> {
+    ) -> Result<StepOutcome, DriverError> {
         let actions = rows::batch(&self.table, partition, fence, batch);
         let actions = actions.map_err(|error| DriverError::of_building(&error))?;
         let error = match self.client.transact_write_items().set_transact_items(Some(actions)).send().await {
-            Ok(_) => return Ok(Done::Applied),
+            Ok(_) => return Ok(StepOutcome::Applied),
             Err(error) => error,
         };
         if let SdkError::ServiceError(answer) = &error
             && let TransactWriteItemsError::TransactionCanceledException(cancelled) = answer.err()
         {
             let failure = DriverError::of_cancellation(cancelled.cancellation_reasons(), said(&error));
-            return failure.map_or(Ok(Done::Refused(Shown::Nothing)), Err);
+            return failure.map_or(Ok(StepOutcome::Refused(CurrentState::Nothing)), Err);
         }
         Err(DriverError::of(error))
     }
@@ -138,12 +138,12 @@ impl Requests {
     ///
     /// Every later batch is compared with the record that was read here, or with a later one.
     pub(super) async fn fence_state(&self, partition: &[u8]) -> Result<FenceState, DriverError> {
-        let mut batches = Batches::of(self.get(rows::batches_key(partition)).await?.as_ref())?;
+        let mut batches = Batches::from_item(self.get(rows::batches_key(partition)).await?.as_ref())?;
         for _ in 0..LOOKS {
             let items = self.read_together(partition, &batches.ids).await?;
             let mut items = items.iter().map(Option::as_ref);
             let (leader, count) = (items.next().flatten(), items.next().flatten());
-            let present = Batches::of(count)?;
+            let present = Batches::from_item(count)?;
             if present == batches {
                 return Ok(FenceState { slot: rows::slot(leader)?, last: batches.last });
             }

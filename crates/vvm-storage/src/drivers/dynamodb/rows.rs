@@ -8,7 +8,7 @@
 //! The conditions are those of [`decide`](crate::decide), stated as condition expressions: DynamoDB compares and writes
 //! an item, or all items of a transaction, at one moment.
 
-use super::errors::Damaged;
+use super::errors::DecodeError;
 use crate::step::{Columns, RecordColumns};
 use aws_sdk_dynamodb::{
     error::BuildError,
@@ -118,7 +118,7 @@ pub(super) fn settle(update: UpdateItemFluentBuilder, value: &[u8]) -> UpdateIte
         .expression_attribute_values(":value", binary(value))
 }
 
-pub(super) fn slot(item: Option<&Item>) -> Result<Slot, Damaged> {
+pub(super) fn slot(item: Option<&Item>) -> Result<Slot, DecodeError> {
     let Some(item) = item else { return Ok(Slot::Vacant(Vacant { last_epoch: None })) };
     check_format(item)?;
     let epoch = numeral(item, EPOCH)?;
@@ -129,18 +129,18 @@ pub(super) fn slot(item: Option<&Item>) -> Result<Slot, Damaged> {
         let (write, ttl_nanos) = (numeral(item, WRITE)?, numeral(item, TTL)?);
         record = Some(RecordColumns { incarnation, write, ttl_nanos, holder });
     }
-    Columns { epoch, record }.slot().map_err(|damaged| Damaged::Foreign(damaged.to_string()))
+    Columns { epoch, record }.slot().map_err(|damaged| DecodeError::Foreign(damaged.to_string()))
 }
 
-pub(super) fn setting(item: Option<&Item>) -> Result<Option<Vec<u8>>, Damaged> {
+pub(super) fn setting(item: Option<&Item>) -> Result<Option<Vec<u8>>, DecodeError> {
     let Some(item) = item else { return Ok(None) };
     check_format(item)?;
     bytes(item, VALUE).map(|value| Some(value.to_vec()))
 }
 
-fn check_format(item: &Item) -> Result<(), Damaged> {
+fn check_format(item: &Item) -> Result<(), DecodeError> {
     let found = if item.contains_key(FORMAT) { numeral(item, FORMAT)? } else { 1 };
-    if found <= KNOWN_FORMAT { Ok(()) } else { Err(Damaged::Newer { found, known: KNOWN_FORMAT }) }
+    if found <= KNOWN_FORMAT { Ok(()) } else { Err(DecodeError::Newer { found, known: KNOWN_FORMAT }) }
 }
 
 /// Declares names for expressions, where all are written with `#`: some, such as `write` and `value`, are
@@ -158,24 +158,24 @@ fn number(number: impl Display) -> AttributeValue {
     AttributeValue::N(number.to_string())
 }
 
-fn numeral<N: FromStr>(item: &Item, name: &str) -> Result<N, Damaged> {
+fn numeral<N: FromStr>(item: &Item, name: &str) -> Result<N, DecodeError> {
     match item.get(name) {
         Some(AttributeValue::N(number)) => number.parse().map_err(|_| wrong(item, name)),
         _ => Err(wrong(item, name)),
     }
 }
 
-fn bytes<'item>(item: &'item Item, name: &str) -> Result<&'item [u8], Damaged> {
+fn bytes<'item>(item: &'item Item, name: &str) -> Result<&'item [u8], DecodeError> {
     match item.get(name) {
         Some(AttributeValue::B(bytes)) => Ok(bytes.as_ref()),
         _ => Err(wrong(item, name)),
     }
 }
 
-fn wrong(item: &Item, name: &str) -> Damaged {
+fn wrong(item: &Item, name: &str) -> DecodeError {
     match item.get(name) {
-        Some(value) => Damaged::Foreign(format!("its {name} is {value:?}")),
-        None => Damaged::Foreign(format!("it has no {name}")),
+        Some(value) => DecodeError::Foreign(format!("its {name} is {value:?}")),
+        None => DecodeError::Foreign(format!("it has no {name}")),
     }
 }
 
@@ -193,7 +193,7 @@ pub(super) struct Batches {
 }
 
 impl Batches {
-    pub(super) fn of(item: Option<&Item>) -> Result<Self, Damaged> {
+    pub(super) fn from_item(item: Option<&Item>) -> Result<Self, DecodeError> {
         let Some(item) = item else { return Ok(Self { last: DocumentVersion::NONE, ids: Vec::new() }) };
         check_format(item)?;
         let ids = match item.get(IDS) {
@@ -348,12 +348,12 @@ pub(super) fn scanned(
     Some(query.set_exclusive_start_key(behind))
 }
 
-pub(super) fn id_of(item: &Item) -> Result<DocumentId, Damaged> {
+pub(super) fn id_of(item: &Item) -> Result<DocumentId, DecodeError> {
     let id = bytes(item, PLACE)?.strip_prefix(&[DOCUMENT]).ok_or_else(|| wrong(item, PLACE))?;
     DocumentId::new(Bytes::copy_from_slice(id)).map_err(|_| wrong(item, PLACE))
 }
 
-pub(super) fn document(item: &Item) -> Result<Document, Damaged> {
+pub(super) fn document(item: &Item) -> Result<Document, DecodeError> {
     check_format(item)?;
     Ok(Document {
         id: id_of(item)?,
@@ -463,14 +463,14 @@ mod tests {
 
     #[test]
     fn last_batch_is_decoded_and_a_malformed_one_is_damaged() {
-        assert_eq!(Batches::of(None), Ok(Batches { last: DocumentVersion::NONE, ids: Vec::new() }));
+        assert_eq!(Batches::from_item(None), Ok(Batches { last: DocumentVersion::NONE, ids: Vec::new() }));
         let mut item = batches_key(b"partition");
-        assert!(Batches::of(Some(&item)).is_err());
+        assert!(Batches::from_item(Some(&item)).is_err());
         item.insert(VERSION.to_owned(), number(5));
-        assert_eq!(Batches::of(Some(&item)).map(|batches| batches.last.get()), Ok(5));
+        assert_eq!(Batches::from_item(Some(&item)).map(|batches| batches.last.get()), Ok(5));
         item.insert(IDS.to_owned(), AttributeValue::Bs(vec![Blob::new("name")]));
-        assert_eq!(Batches::of(Some(&item)).map(|batches| batches.ids), Ok(vec![b"name".to_vec()]));
+        assert_eq!(Batches::from_item(Some(&item)).map(|batches| batches.ids), Ok(vec![b"name".to_vec()]));
         item.insert(IDS.to_owned(), binary(b"name"));
-        assert!(Batches::of(Some(&item)).is_err());
+        assert!(Batches::from_item(Some(&item)).is_err());
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     },
     key::Partition,
     opening::{OpenError, OpenErrorKind},
-    step::{Done, Shown, Step},
+    step::{CurrentState, Step, StepOutcome},
     sysvvm::SysVvmStorage,
 };
 use aws_config::{BehaviorVersion, Region, SdkConfig};
@@ -301,18 +301,18 @@ async fn each_verb_is_one_request() {
     let one = |operation: &str| vec![(operation.to_owned(), 1)];
 
     let vacant = Slot::Vacant(Vacant { last_epoch: None });
-    assert_eq!(storage.commit(at.clone(), Step::claim(&vacant, &entry)).await.unwrap(), Done::Applied);
+    assert_eq!(storage.commit(at.clone(), Step::claim(&vacant, &entry)).await.unwrap(), StepOutcome::Applied);
     assert_eq!(server.take_counts(), one("UpdateItem"));
-    assert_eq!(storage.commit(at.clone(), Step::renew(&entry, &entry)).await.unwrap(), Done::Applied);
+    assert_eq!(storage.commit(at.clone(), Step::renew(&entry, &entry)).await.unwrap(), StepOutcome::Applied);
     assert_eq!(server.take_counts(), one("UpdateItem"));
     assert_eq!(
         storage.commit(at.clone(), Step::release(entry.incarnation(), entry.epoch)).await.unwrap(),
-        Done::Applied
+        StepOutcome::Applied
     );
     assert_eq!(server.take_counts(), one("UpdateItem"));
     assert_eq!(storage.read(at.clone()).await.unwrap(), vacant);
     assert_eq!(server.take_counts(), one("GetItem"));
-    assert_eq!(storage.commit(at.clone(), Step::settle(b"3")).await.unwrap(), Done::Applied);
+    assert_eq!(storage.commit(at.clone(), Step::settle(b"3")).await.unwrap(), StepOutcome::Applied);
     assert_eq!(server.take_counts(), one("UpdateItem"));
     assert_eq!(storage.setting(at.clone()).await.unwrap(), None);
     assert_eq!(server.take_counts(), one("GetItem"));
@@ -445,7 +445,7 @@ async fn refusal_without_an_item_is_fatal_for_a_claim() {
     assert!(matches!(storage.commit(partition(), Step::settle(b"3")).await, Err(WriteError::Fatal(_))));
     // A renewal expects a record, and the refusal shows none.
     let outcome = storage.commit(partition(), Step::renew(&entry(), &entry())).await;
-    assert!(matches!(outcome, Ok(Done::Refused(Shown::Slot(Slot::Vacant(_))))), "{outcome:?}");
+    assert!(matches!(outcome, Ok(StepOutcome::Refused(CurrentState::Slot(Slot::Vacant(_))))), "{outcome:?}");
 }
 
 /// A proxy on another machine would reach its own loopback, and this one reaches nothing.
@@ -463,7 +463,7 @@ fn fence() -> Fence {
     Fence { epoch: entry().epoch, incarnation: entry().incarnation(), after: DocumentVersion::from_stored(4) }
 }
 
-async fn write(storage: &DynamoDbStorage) -> Result<Done, WriteError> {
+async fn write(storage: &DynamoDbStorage) -> Result<StepOutcome, WriteError> {
     let delete = DocumentWrite::Delete { id: id(), only_if: OnlyIf::Always };
     storage.commit(partition(), Step::batch(&fence(), &[delete])).await
 }
@@ -504,7 +504,7 @@ async fn each_verb_is_one_request_and_reading_the_fence_is_two() {
     let asked = |operations: &[&str]| -> Vec<_> {
         operations.iter().map(|operation| ((*operation).to_owned(), 1)).collect()
     };
-    assert_eq!(write(&storage).await.unwrap(), Done::Applied);
+    assert_eq!(write(&storage).await.unwrap(), StepOutcome::Applied);
     assert_eq!(server.take_counts(), asked(&["TransactWriteItems"]));
     let state = storage.fence_state(&at).await.unwrap();
     assert_eq!((state.last, state.slot.last_epoch()), (fence().after, Epoch::new(5).ok()));
@@ -534,7 +534,7 @@ async fn failed_batch_is_sent_once_and_mapped_by_its_error() {
         let (server, storage) = answering("TransactWriteItems", move |_| answer()).await;
         let outcome = write(&storage).await;
         let found = match &outcome {
-            Ok(Done::Refused(Shown::Nothing)) => "Refused",
+            Ok(StepOutcome::Refused(CurrentState::Nothing)) => "Refused",
             Err(error) => kinds::of_write(error),
             other => panic!("{other:?}"),
         };

@@ -47,7 +47,7 @@ pub(super) type Answers<B> = tonic::Streaming<B>;
 
 /// A connection to a member. Dropped, it is closed, and its tasks end: requests hold it until they are answered.
 pub(super) struct Channel {
-    requests: Requests,
+    requests: RequestSender,
     pub(super) endpoint: usize,
     origin: http::Uri,
     tasks: Tasks,
@@ -70,7 +70,7 @@ impl Channel {
                 tracing::debug!(%error, "a connection to etcd has ended");
             }
         });
-        Ok(Self { requests: Requests(sender), endpoint, origin, tasks })
+        Ok(Self { requests: RequestSender(sender), endpoint, origin, tasks })
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -113,7 +113,7 @@ impl Channel {
         self.tasks.shutdown().await;
     }
 
-    async fn ready(&self) -> Result<Grpc<Requests>, CallError> {
+    async fn ready(&self) -> Result<Grpc<RequestSender>, CallError> {
         let grpc = Grpc::with_origin(self.requests.clone(), self.origin.clone());
         let mut grpc = grpc.max_decoding_message_size(LONGEST);
         grpc.ready().await.map_err(|closed| CallError::NotSent(closed.to_string()))?;
@@ -170,16 +170,16 @@ impl<F: Future<Output = ()> + Send + 'static> hyper::rt::Executor<F> for Tasks {
 }
 
 #[derive(Clone)]
-struct Requests(SendRequest<Body>);
+struct RequestSender(SendRequest<Body>);
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-type Answered = MapFrame<Incoming, fn(Frame<Bytes>) -> Frame<Bytes>>;
+type IncomingBody = MapFrame<Incoming, fn(Frame<Bytes>) -> Frame<Bytes>>;
 
-impl GrpcService<Body> for Requests {
-    type ResponseBody = Answered;
+impl GrpcService<Body> for RequestSender {
+    type ResponseBody = IncomingBody;
     type Error = BoxError;
-    type Future = BoxFuture<'static, Result<http::Response<Answered>, BoxError>>;
+    type Future = BoxFuture<'static, Result<http::Response<IncomingBody>, BoxError>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         self.0.poll_ready(context).map_err(Into::into)

@@ -12,8 +12,8 @@ use super::{
 use crate::{
     drivers::{
         address::{Host, PASSWORD, missing_password, password, unreachable},
-        connections::{Next, Room, Stream, tcp},
-        errors::Closed,
+        connections::{Next, RequestLimiter, Stream, tcp},
+        errors::HandleClosed,
         tls::{self, Tls},
     },
     opening::OpenError,
@@ -50,7 +50,7 @@ struct ClusterRevision {
 
 pub(super) struct Connections {
     address: Address,
-    room: Room,
+    room: RequestLimiter,
     channel: Mutex<Option<Arc<Channel>>>,
     next: Next,
     tokens: Vec<Token>,
@@ -61,7 +61,7 @@ impl Connections {
     /// Connects at the first request.
     pub(super) fn new(address: Address) -> Result<Self, OpenError> {
         let tokens = address.hosts.iter().map(|_| Token::default()).collect();
-        let room = Room::new(address.request_timeout, MOST)
+        let room = RequestLimiter::new(address.request_timeout, MOST)
             .map_err(|cause| OpenError::refused(format!("the client can't be set up: {cause}")))?;
         let (channel, next, shown) = (Mutex::default(), Next::default(), Mutex::default());
         Ok(Self { address, room, channel, next, tokens, shown })
@@ -75,7 +75,7 @@ impl Connections {
     /// cluster, or of a revision before one that this handle had been shown when it sent the request.
     /// Dropped, the transaction may be applied, now or later.
     pub(super) async fn transaction(&self, request: &TxnRequest) -> Result<TxnResponse, DriverError> {
-        let mut before = *self.shown();
+        let mut before = *self.cluster_revision();
         let answer: TxnResponse = self.call(TXN, request).await?;
         // A write makes a revision. A read has no condition.
         let wrote = answer.succeeded && !request.compare.is_empty();
@@ -86,7 +86,7 @@ impl Connections {
 
     /// [`transaction`](Self::transaction) of reads that may be stale: its revision may be an earlier one.
     pub(super) async fn stale(&self, request: &TxnRequest) -> Result<TxnResponse, DriverError> {
-        let before = ClusterRevision { revision: 0, ..*self.shown() };
+        let before = ClusterRevision { revision: 0, ..*self.cluster_revision() };
         let answer: TxnResponse = self.call(TXN, request).await?;
         self.compare(answer.header, before)?;
         Ok(answer)
@@ -102,7 +102,7 @@ impl Connections {
         if header.revision < before.revision {
             return Err(DriverError::Replaced("etcd has gone back to an earlier revision"));
         }
-        let mut shown = self.shown();
+        let mut shown = self.cluster_revision();
         shown.cluster = Some(header.cluster_id);
         shown.revision = shown.revision.max(header.revision);
         Ok(())
@@ -115,7 +115,7 @@ impl Connections {
         path: Path,
         message: &A,
     ) -> Result<B, DriverError> {
-        let _room = self.room.enter().await?;
+        let _room = self.room.acquire().await?;
         let mut pending = PendingCall { channel: self.channel().await?, of: self, is_answered: false };
         let channel = &pending.channel;
         let call = async {
@@ -146,7 +146,7 @@ impl Connections {
         let connected = Arc::new(self.connected().await?);
         let mut current = self.current();
         if self.room.is_closed() {
-            return Err(Closed.into());
+            return Err(HandleClosed.into());
         }
         match current.as_ref().filter(|channel| channel.is_open()) {
             Some(earlier) => Ok(earlier.clone()),
@@ -156,7 +156,7 @@ impl Connections {
 
     async fn connected(&self) -> Result<Channel, DriverError> {
         if self.room.is_closed() {
-            return Err(Closed.into());
+            return Err(HandleClosed.into());
         }
         let mut refusal = None;
         for endpoint in self.next.attempts(self.address.hosts.len()) {
@@ -171,7 +171,7 @@ impl Connections {
                 }
             }
         }
-        Err(refusal.map_or(Closed.into(), DriverError::from))
+        Err(refusal.map_or(HandleClosed.into(), DriverError::from))
     }
 
     /// Ends the connection, and with it the requests that run.
@@ -191,7 +191,7 @@ impl Connections {
         self.channel.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn shown(&self) -> MutexGuard<'_, ClusterRevision> {
+    fn cluster_revision(&self) -> MutexGuard<'_, ClusterRevision> {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -27,9 +27,9 @@ pub(super) enum DriverError {
     )]
     Replaced(&'static str),
     #[error(transparent)]
-    Damaged(#[from] Damaged),
+    Damaged(#[from] DecodeError),
     #[error(transparent)]
-    Closed(#[from] errors::Closed),
+    Closed(#[from] errors::HandleClosed),
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -37,16 +37,16 @@ pub(super) enum DriverError {
     "below the prefix is a value that no election wrote: {0}. Stop all candidates, and find out what writes \
      there"
 )]
-pub(super) struct Damaged(String);
+pub(super) struct DecodeError(String);
 
-impl Damaged {
-    pub(super) fn of(what: impl ToString) -> Self {
+impl DecodeError {
+    pub(super) fn new(what: impl ToString) -> Self {
         Self(what.to_string())
     }
 
     /// A refusal although what stands is what was expected.
     pub(super) fn not_shown() -> Self {
-        Self::of("a write was refused, and no value is in its way")
+        Self::new("a write was refused, and no value is in its way")
     }
 }
 

@@ -85,7 +85,7 @@ pub(super) async fn describe(connections: &Connections) -> Result<Description, D
     let status: StatusResponse = connections.call(STATUS, &StatusRequest {}).await?;
     let revision = status.header.map_or(0, |header| header.revision);
     let quota = if status.quota > 0 { status.quota } else { QUOTA };
-    let mut description = Description::of(format!("etcd {}", status.version))
+    let mut description = Description::new(format!("etcd {}", status.version))
         .with("revision", revision)
         .with("database", mebibytes(status.size))
         .with("quota", mebibytes(quota) + if status.quota > 0 { "" } else { " unless configured" });

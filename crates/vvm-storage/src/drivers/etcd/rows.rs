@@ -5,7 +5,7 @@
 //! byte, and the body.
 
 use super::{
-    errors::{Damaged, DriverError},
+    errors::{DecodeError, DriverError},
     messages::{
         Compare, Event, KeyValue, RangeRequest, RangeResponse, RequestOp, TxnRequest, TxnResponse,
         WatchCreateRequest, absent, begins_with, delete, end_of, equal, put, range, read_range, stale_range,
@@ -162,11 +162,11 @@ impl Keyspace {
     pub(super) fn fence(&self, answer: TxnResponse) -> Result<FenceState, DriverError> {
         let ranges = self.ranges(answer)?;
         let [leader, write, batch] = &ranges[..] else {
-            return Err(Damaged::of("an answer of another request").into());
+            return Err(DecodeError::new("an answer of another request").into());
         };
         let last = first(batch).map_or(Ok(DocumentVersion::NONE), |batch| {
-            let number = <[u8; 8]>::try_from(&*batch.value).map_err(Damaged::of)?;
-            Ok::<_, Damaged>(DocumentVersion::from_stored(u64::from_be_bytes(number)))
+            let number = <[u8; 8]>::try_from(&*batch.value).map_err(DecodeError::new)?;
+            Ok::<_, DecodeError>(DocumentVersion::from_stored(u64::from_be_bytes(number)))
         })?;
         Ok(FenceState { slot: slot(first(leader), first(write))?, last })
     }
@@ -183,7 +183,7 @@ impl Keyspace {
         let ranges = self.ranges(answer)?;
         let slots = ranges.chunks(2).map(|pair| match pair {
             [leader, write] => slot(first(leader), first(write)),
-            _ => Err(Damaged::of("an answer of another request")),
+            _ => Err(DecodeError::new("an answer of another request")),
         });
         Ok(slots.collect::<Result<_, _>>()?)
     }
@@ -232,21 +232,21 @@ pub(super) fn is_vacancy(value: &[u8]) -> bool {
     value.len() == size_of::<u64>()
 }
 
-fn slot(leader: Option<&KeyValue>, write: Option<&KeyValue>) -> Result<Slot, Damaged> {
+fn slot(leader: Option<&KeyValue>, write: Option<&KeyValue>) -> Result<Slot, DecodeError> {
     let Some(leader) = leader else { return Ok(Slot::Vacant(Vacant { last_epoch: None })) };
     let (epoch, incarnation) =
-        leader.value.split_first_chunk().ok_or_else(|| Damaged::of("a leadership without an epoch"))?;
+        leader.value.split_first_chunk().ok_or_else(|| DecodeError::new("a leadership without an epoch"))?;
     let record = if is_vacancy(&leader.value) {
         None
     } else {
-        let incomplete = || Damaged::of("a leadership without its last write");
+        let incomplete = || DecodeError::new("a leadership without its last write");
         let write = write.and_then(|write| write.value.split_first_chunk());
         let (number, rest) = write.ok_or_else(incomplete)?;
         let (ttl, holder) = rest.split_first_chunk().ok_or_else(incomplete)?;
         let (write, ttl_nanos) = (u64::from_be_bytes(*number), u64::from_be_bytes(*ttl));
         Some(RecordColumns { incarnation, write, ttl_nanos, holder })
     };
-    Columns { epoch: u64::from_be_bytes(*epoch), record }.slot().map_err(Damaged::of)
+    Columns { epoch: u64::from_be_bytes(*epoch), record }.slot().map_err(DecodeError::new)
 }
 
 const DOCUMENT: u8 = b'd';
@@ -316,21 +316,21 @@ impl Keyspace {
         answer: TxnResponse,
     ) -> Result<(Vec<Document>, bool), DriverError> {
         let page = self.ranges(answer)?.into_iter().next();
-        let page = page.ok_or_else(|| Damaged::of("an answer without a page"))?;
+        let page = page.ok_or_else(|| DecodeError::new("an answer without a page"))?;
         let shown = page.kvs.into_iter().map(|shown| self.shown_document(at, shown));
         Ok((shown.collect::<Result<_, _>>()?, page.more))
     }
 
-    fn shown_document(&self, at: &Partition, shown: KeyValue) -> Result<Document, Damaged> {
+    fn shown_document(&self, at: &Partition, shown: KeyValue) -> Result<Document, DecodeError> {
         let id = shown.key.slice(self.documents(at).len().min(shown.key.len())..);
         let (number, rest) =
-            shown.value.split_first_chunk().ok_or_else(|| Damaged::of("a short document"))?;
+            shown.value.split_first_chunk().ok_or_else(|| DecodeError::new("a short document"))?;
         if rest.first() != Some(&SEPARATOR) {
-            return Err(Damaged::of("a document of another format"));
+            return Err(DecodeError::new("a document of another format"));
         }
         let version = DocumentVersion::from_stored(u64::from_be_bytes(*number));
         let body = shown.value.slice(number.len() + 1..);
-        Ok(Document { id: DocumentId::new(id).map_err(Damaged::of)?, version, body })
+        Ok(Document { id: DocumentId::new(id).map_err(DecodeError::new)?, version, body })
     }
 }
 

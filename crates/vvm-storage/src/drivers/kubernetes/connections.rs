@@ -2,14 +2,14 @@
 
 use super::{
     cluster::Cluster,
-    errors::{Answer, DriverError, Status},
+    errors::{DriverError, Response, Status},
     rows::{self, Lease},
 };
 use crate::{
     drivers::{
         address::unreachable,
-        connections::{Room, Stream, tcp},
-        errors::{Closed, described},
+        connections::{RequestLimiter, Stream, tcp},
+        errors::{HandleClosed, described},
     },
     opening::OpenError,
 };
@@ -33,7 +33,7 @@ use std::{
     time::Duration,
 };
 use tokio_rustls::TlsConnector;
-use vvm_clock::{Span, SystemClock};
+use vvm_clock::{DisplayDuration, SystemClock};
 
 /// Requests under way at once; further ones wait.
 const MOST: usize = 8;
@@ -46,14 +46,14 @@ const API_SERVER: &str = "API server";
 
 pub(super) struct Connections {
     pub(super) cluster: Cluster,
-    room: Room,
+    room: RequestLimiter,
     connecting: Duration,
     idle: Mutex<Vec<Session>>,
 }
 
 impl Connections {
     pub(super) fn new(cluster: Cluster, request_timeout: Duration) -> Result<Self, OpenError> {
-        let room = Room::new(request_timeout, MOST)
+        let room = RequestLimiter::new(request_timeout, MOST)
             .map_err(|cause| OpenError::refused(format!("the driver can't be started: {cause}")))?;
         Ok(Self { cluster, room, connecting: request_timeout / CONNECTING, idle: Mutex::default() })
     }
@@ -67,8 +67,8 @@ impl Connections {
         let answer = self.ask(Method::GET, &format!("{}/{name}{options}", self.leases()), None).await?;
         match answer.status {
             200 => lease(&answer).map(Some),
-            404 if Status::of(&answer).is_absent() => Ok(None),
-            _ => Err(DriverError::of(&answer)),
+            404 if Status::from_response(&answer).is_absent() => Ok(None),
+            _ => Err(DriverError::from_response(&answer)),
         }
     }
 
@@ -80,8 +80,8 @@ impl Connections {
         let answer = self.ask(Method::POST, &self.leases(), Some(json(lease)?)).await?;
         match answer.status {
             201 => self::lease(&answer).map(Some),
-            409 if Status::of(&answer).reason == "AlreadyExists" => Ok(None),
-            _ => Err(DriverError::of(&answer)),
+            409 if Status::from_response(&answer).reason == "AlreadyExists" => Ok(None),
+            _ => Err(DriverError::from_response(&answer)),
         }
     }
 
@@ -92,12 +92,12 @@ impl Connections {
     pub(super) async fn replace(&self, lease: &Lease) -> Result<Option<Lease>, DriverError> {
         let path = format!("{}/{}", self.leases(), lease.name());
         let answer = self.ask(Method::PUT, &path, Some(json(lease)?)).await?;
-        let status = Status::of(&answer);
+        let status = Status::from_response(&answer);
         match answer.status {
             200 => self::lease(&answer).map(Some),
             409 if status.reason == "Conflict" => Ok(None),
             404 if status.is_absent() => Ok(None),
-            _ => Err(DriverError::of(&answer)),
+            _ => Err(DriverError::from_response(&answer)),
         }
     }
 
@@ -114,8 +114,8 @@ impl Connections {
         method: Method,
         path: &str,
         body: Option<Bytes>,
-    ) -> Result<Answer, DriverError> {
-        let _room = self.room.enter().await?;
+    ) -> Result<Response, DriverError> {
+        let _room = self.room.acquire().await?;
         let request = self.request(method, path, body)?;
         let mut session = self.session().await?;
         let answer = self.room.in_time(session.ask(request)).await;
@@ -157,7 +157,7 @@ impl Connections {
 
     pub(super) async fn session(&self) -> Result<Session, DriverError> {
         if self.room.is_closed() {
-            return Err(DriverError::Closed(Closed));
+            return Err(DriverError::Closed(HandleClosed));
         }
         loop {
             let Some(mut session) = self.idle().pop() else { break };
@@ -169,7 +169,7 @@ impl Connections {
         match self.room.within(within, Session::connect(&self.cluster)).await {
             Ok(connected) => Ok(connected?),
             Err(_silence) => {
-                let why = format!("no connection within {}", Span(within));
+                let why = format!("no connection within {}", DisplayDuration(within));
                 Err(unreachable(API_SERVER, &self.cluster.server, &why).into())
             }
         }
@@ -193,7 +193,7 @@ fn json(lease: &Lease) -> Result<Bytes, DriverError> {
 }
 
 /// (I7) A write whose answer can't be read is unknown.
-fn lease(answer: &Answer) -> Result<Lease, DriverError> {
+fn lease(answer: &Response) -> Result<Lease, DriverError> {
     serde_json::from_slice(&answer.body)
         .map_err(|cause| DriverError::Unanswered(format!("its answer is no Lease: {cause}")))
 }
@@ -215,7 +215,7 @@ pub(in crate::drivers) struct Watch {
 }
 
 #[derive(Deserialize, Debug)]
-pub(super) struct Change {
+pub(super) struct WatchEvent {
     /// `ADDED`, also of what was there at the beginning; `MODIFIED`, `DELETED`, `ERROR`.
     #[serde(rename = "type")]
     pub(super) kind: String,
@@ -240,7 +240,7 @@ impl Connections {
         }
         // The words of a refusal are one line.
         let body = watch.line().await.unwrap_or_default().into();
-        Err(DriverError::of(&Answer { status, body }))
+        Err(DriverError::from_response(&Response { status, body }))
     }
 }
 
@@ -249,7 +249,7 @@ impl Watch {
     ///
     /// # Cancel safety
     /// May be dropped and called again at will.
-    pub(super) async fn next(&mut self) -> Option<Change> {
+    pub(super) async fn next(&mut self) -> Option<WatchEvent> {
         serde_json::from_slice(&self.line().await?).ok()
     }
 
@@ -318,13 +318,13 @@ impl Session {
     ///
     /// # Cancel safety
     /// Dropped, the request may be carried out, now or later. The session has to be dropped with it.
-    pub(super) async fn ask(&mut self, request: Request<Full<Bytes>>) -> Result<Answer, DriverError> {
+    pub(super) async fn ask(&mut self, request: Request<Full<Bytes>>) -> Result<Response, DriverError> {
         let answer = self.begin(request).await?;
         let status = answer.status().as_u16();
         let mut body = pin!(Limited::new(answer.into_body(), LONGEST_ANSWER).collect());
         let body = self.driving(|context| body.as_mut().poll(context)).await;
         match body {
-            Ok(body) => Ok(Answer { status, body: body.to_bytes() }),
+            Ok(body) => Ok(Response { status, body: body.to_bytes() }),
             Err(cause) => Err(DriverError::Unanswered(described(&*cause))),
         }
     }

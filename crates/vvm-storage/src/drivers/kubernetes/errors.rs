@@ -1,8 +1,8 @@
 //! Which answer of the API server is which error of the contract, by the driver's table.
 
-use super::rows::Damaged;
+use super::rows::DecodeError;
 use crate::{
-    drivers::errors::{self, Closed},
+    drivers::errors::{self, HandleClosed},
     opening::OpenError,
 };
 use bytes::Bytes;
@@ -10,7 +10,7 @@ use ielections::{ReadError, WriteError};
 use serde::Deserialize;
 
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct Response {
     pub(super) status: u16,
     pub(super) body: Bytes,
 }
@@ -48,9 +48,9 @@ pub(super) enum DriverError {
     )]
     Gone(String),
     #[error(transparent)]
-    Damaged(#[from] Damaged),
+    Damaged(#[from] DecodeError),
     #[error(transparent)]
-    Closed(#[from] Closed),
+    Closed(#[from] HandleClosed),
 }
 
 #[derive(Deserialize, Default)]
@@ -70,7 +70,7 @@ struct Details {
 
 impl Status {
     /// Reads the answer. An answer of another program has no reason.
-    pub(super) fn of(answer: &Answer) -> Self {
+    pub(super) fn from_response(answer: &Response) -> Self {
         let status: Self = serde_json::from_slice(&answer.body).unwrap_or_default();
         if status.kind == "Status" { status } else { Self::default() }
     }
@@ -83,8 +83,8 @@ impl Status {
 
 impl DriverError {
     /// (I7) What is not certain is unknown.
-    pub(super) fn of(answer: &Answer) -> Self {
-        let status = Status::of(answer);
+    pub(super) fn from_response(answer: &Response) -> Self {
+        let status = Status::from_response(answer);
         let text = match &*status.message {
             "" => format!("HTTP status {} without the words of an API server", answer.status),
             message => format!("{message}: HTTP status {}", answer.status),
@@ -138,11 +138,11 @@ impl DriverError {
 mod tests {
     use super::*;
 
-    fn answer(status: u16, body: &str) -> Answer {
-        Answer { status, body: body.to_owned().into() }
+    fn answer(status: u16, body: &str) -> Response {
+        Response { status, body: body.to_owned().into() }
     }
 
-    fn status(code: u16, reason: &str, kind: &str) -> Answer {
+    fn status(code: u16, reason: &str, kind: &str) -> Response {
         let body = format!(
             r#"{{"kind":"Status","message":"words","reason":"{reason}","details":{{"kind":"{kind}"}}}}"#
         );
@@ -154,7 +154,7 @@ mod tests {
         for (code, reason, part) in
             [(401, "Unauthorized", "renew the token"), (403, "Forbidden", "bind a Role")]
         {
-            let denied = || DriverError::of(&status(code, reason, "leases"));
+            let denied = || DriverError::from_response(&status(code, reason, "leases"));
             let error = denied().of_opening("https://a");
             assert!(!error.is_passing() && error.to_string().contains(part), "{code}: {error:?}");
             let error = denied().of_read();

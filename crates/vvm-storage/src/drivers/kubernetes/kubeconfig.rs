@@ -15,7 +15,7 @@ use vvm_clock::{Clock, Instant, SystemClock};
 use yaml_rust2::{Yaml, YamlLoader};
 
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct ContextSettings {
     pub(super) context: String,
     pub(super) server: String,
     pub(super) server_name: Option<String>,
@@ -24,7 +24,7 @@ pub(super) struct Found {
 }
 
 /// Paths in the file are relative to its `folder`. Errors show no secret.
-pub(super) fn find(text: &str, folder: &Path, context: Option<&str>) -> Result<Found, String> {
+pub(super) fn find(text: &str, folder: &Path, context: Option<&str>) -> Result<ContextSettings, String> {
     let documents = YamlLoader::load_from_str(text).map_err(|error| format!("no YAML: {}", error.info()))?;
     let config = documents.first().ok_or("it is empty")?;
     let current = config["current-context"].as_str().filter(|name| !name.is_empty());
@@ -50,7 +50,7 @@ pub(super) fn find(text: &str, folder: &Path, context: Option<&str>) -> Result<F
         _ => return Err("its user has one of client-certificate and client-key: both are needed".into()),
     };
     let authority = pem(cluster, folder, "certificate-authority")?;
-    Ok(Found {
+    Ok(ContextSettings {
         context: context.to_owned(),
         server: server.to_owned(),
         server_name: cluster["tls-server-name"].as_str().map(str::to_owned),
@@ -205,7 +205,7 @@ users:
 - {name: half, user: {client-certificate: /c.crt}}
 "#;
 
-    fn found(context: Option<&str>) -> Result<Found, String> {
+    fn found(context: Option<&str>) -> Result<ContextSettings, String> {
         find(CONFIG, Path::new("/k"), context)
     }
 

@@ -1,7 +1,7 @@
 use super::{
     cluster::{self, Address},
     connections::Connections,
-    errors::{Answer, DriverError},
+    errors::{DriverError, Response},
     names,
 };
 use crate::{key::Partition, opening::OpenError};
@@ -51,7 +51,7 @@ pub(super) async fn creation(connections: &Connections) -> Result<(), DriverErro
     });
     let path = format!("{}?dryRun=All", connections.leases());
     let answer = connections.ask(Method::POST, &path, Some(body(&lease))).await?;
-    if answer.status == 201 { Ok(()) } else { Err(DriverError::of(&answer)) }
+    if answer.status == 201 { Ok(()) } else { Err(DriverError::from_response(&answer)) }
 }
 
 pub(super) async fn missing_rights(connections: &Connections) -> Result<Vec<&'static str>, DriverError> {
@@ -83,10 +83,10 @@ fn body(value: &Value) -> Bytes {
     value.to_string().into()
 }
 
-fn read(answer: &Answer) -> Result<Value, DriverError> {
+fn read(answer: &Response) -> Result<Value, DriverError> {
     match answer.status {
         200 | 201 => serde_json::from_slice(&answer.body)
             .map_err(|cause| DriverError::Unanswered(format!("its answer can't be read: {cause}"))),
-        _ => Err(DriverError::of(answer)),
+        _ => Err(DriverError::from_response(answer)),
     }
 }

@@ -39,7 +39,7 @@ const API_VERSION: &str = "coordination.k8s.io/v1";
 #[error(
     "Lease {name} is damaged: {why}. Find out what writes to it, and delete it when nothing of this name runs"
 )]
-pub(super) struct Damaged {
+pub(super) struct DecodeError {
     name: String,
     why: String,
 }
@@ -89,8 +89,8 @@ impl Lease {
     }
 
     /// The Lease as it was when `tag` was returned, without the value of its cell.
-    pub(super) fn of_tag(tag: &Tag) -> Result<Self, Damaged> {
-        let damaged = |cause: serde_json::Error| Damaged { name: "?".into(), why: cause.to_string() };
+    pub(super) fn of_tag(tag: &Tag) -> Result<Self, DecodeError> {
+        let damaged = |cause: serde_json::Error| DecodeError { name: "?".into(), why: cause.to_string() };
         serde_json::from_slice(tag.as_bytes()).map_err(damaged)
     }
 
@@ -118,7 +118,7 @@ impl Lease {
         self
     }
 
-    pub(super) fn cell(mut self, at: &Partition) -> Result<Cell, Damaged> {
+    pub(super) fn cell(mut self, at: &Partition) -> Result<Cell, DecodeError> {
         let stored = self.metadata.annotations.remove(CELL);
         let is_ours = self.metadata.annotations.get(SPEC) == Some(&self.spec.digest());
         let stored = stored.map(|text| value(&text).ok_or_else(|| self.damaged("its value is not base64")));
@@ -140,8 +140,8 @@ impl Lease {
         self.tag()
     }
 
-    fn damaged(&self, why: impl ToString) -> Damaged {
-        Damaged { name: self.metadata.name.clone(), why: why.to_string() }
+    fn damaged(&self, why: impl ToString) -> DecodeError {
+        DecodeError { name: self.metadata.name.clone(), why: why.to_string() }
     }
 
     pub(super) fn name(&self) -> &str {

@@ -2,7 +2,7 @@
 
 use super::LeaseStorage;
 use crate::{
-    cells::{CellStorage as _, CellWrite, Expected},
+    cells::{CellCondition, CellStorage as _, CellWrite},
     drivers::scripted::Scripted,
     key::Partition,
 };
@@ -100,7 +100,7 @@ async fn swap(server: &Server, reply: Reply) -> Result<CellWrite, WriteError> {
     let seen = storage.read(&setting).await.unwrap().unwrap();
     server.requests();
     server.will(reply);
-    storage.write(&setting, Bytes::from_static(b"{}"), Expected::Tag(seen.tag)).await
+    storage.write(&setting, Bytes::from_static(b"{}"), CellCondition::Tag(seen.tag)).await
 }
 
 #[tokio::test]
@@ -189,7 +189,7 @@ async fn swap_names_version_and_object_and_creation_names_none() {
     }
     let storage = server.open().await;
     server.will(status(409, "AlreadyExists"));
-    let created = storage.write(&slot(), Bytes::from_static(b"{}"), Expected::Absent).await.unwrap();
+    let created = storage.write(&slot(), Bytes::from_static(b"{}"), CellCondition::Absent).await.unwrap();
     assert_eq!(created, CellWrite::Refused);
     let post = server.requests().remove(0);
     assert!(post.starts_with("POST /apis/coordination.k8s.io/v1/namespaces/default/leases HTTP"), "{post}");

@@ -8,7 +8,7 @@ use crate::{
         connections::{Stream, tcp},
         sql::{
             address::Address,
-            answer::{Answer, Row},
+            answer::{Row, StatementResults},
             connections::{self, Server},
             errors::DriverError,
         },
@@ -33,7 +33,7 @@ impl connections::Session for Session {
         poll_fn(|context| Poll::Ready(self.wire.poll_is_open(context))).await
     }
 
-    async fn ask(&mut self, text: &str) -> Result<Answer, DriverError> {
+    async fn ask(&mut self, text: &str) -> Result<StatementResults, DriverError> {
         self.wire.ask(&text.replace(HERE, self.here).replace(FIT, &self.fit)).await
     }
 
@@ -175,7 +175,11 @@ pub(super) fn settings(rows: &[Row]) -> HashMap<String, String> {
 }
 
 /// Returns what stands for [`HERE`] and [`FIT`] on this connection.
-fn check(host: &Host, greeting: &Greeting, answer: &Answer) -> Result<(&'static str, String), OpenError> {
+fn check(
+    host: &Host,
+    greeting: &Greeting,
+    answer: &StatementResults,
+) -> Result<(&'static str, String), OpenError> {
     let shown = settings(answer.rows(3));
     let value = |name: &str| shown.get(name).map_or("", String::as_str);
     let refused = |why: String| Err(OpenError::refused(format!("{host} {why}")));
@@ -243,7 +247,7 @@ fn number(version: &str) -> (u32, u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drivers::sql::answer::Answered;
+    use crate::drivers::sql::answer::StatementResult;
 
     #[test]
     fn no_setting_that_may_be_a_number_is_compared_with_a_word() {
@@ -280,9 +284,9 @@ mod tests {
             let settings: HashMap<&str, &str> = settings.iter().chain(changed).copied().collect();
             let cell = |text: &str| Some(text.as_bytes().to_vec());
             let rows = settings.iter().map(|(name, value)| Row::plain([cell(name), cell(value)])).collect();
-            let answered = |rows| Answered { rows, affected: 0 };
+            let answered = |rows| StatementResult { rows, affected: 0 };
             let own = answered(vec![Row::plain([cell("7")])]);
-            let answer = Answer(vec![answered(vec![]), answered(vec![]), own, answered(rows)]);
+            let answer = StatementResults(vec![answered(vec![]), answered(vec![]), own, answered(rows)]);
             check(&host, &Greeting::of(connection), &answer)
                 .map_err(|error| (error.to_string(), error.is_passing()))
         };

@@ -4,14 +4,14 @@ use crate::drivers::sql::errors::DriverError;
 
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{text} ({code})")]
-pub(super) struct Refusal {
+pub(super) struct ServerError {
     pub(super) code: u16,
     pub(super) text: String,
 }
 
 /// (I7) What is not certain is unknown, codes that later versions add included.
-impl From<Refusal> for DriverError {
-    fn from(refusal: Refusal) -> Self {
+impl From<ServerError> for DriverError {
+    fn from(refusal: ServerError) -> Self {
         let text = refusal.to_string();
         match refusal.code {
             // Lock wait timeout: the statement was undone, and the rest of its transaction is, with the connection.

@@ -6,9 +6,9 @@ use super::{
 use crate::{
     drivers::sql::{
         address::Address,
-        answer::Answer,
-        connections::Connections,
-        errors::{Damaged, DriverError},
+        answer::StatementResults,
+        connections::ConnectionPool,
+        errors::{DecodeError, DriverError},
         open::{Opening, is_ours},
     },
     opening::OpenError,
@@ -25,7 +25,7 @@ impl Opening for MySql {
         SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'; \
         SELECT generation, max_ttl_nanos DIV 1000000 FROM sysvvm_history";
 
-    async fn is_there(connections: &Connections<Self, Session>) -> Result<bool, OpenError> {
+    async fn is_there(connections: &ConnectionPool<Self, Session>) -> Result<bool, OpenError> {
         let names: Vec<String> = TABLES.iter().map(|(name, _)| format!("'{name}'")).collect();
         let text = format!(
             "SELECT table_name, engine, table_comment FROM information_schema.tables \
@@ -60,7 +60,7 @@ impl Opening for MySql {
             .map(|rights| format!("GRANT {rights} ON `{database}`.* TO '{user}'@'HOST'"))
     }
 
-    fn description(answer: &Answer) -> Result<Description, Damaged> {
+    fn description(answer: &StatementResults) -> Result<Description, DecodeError> {
         let shown = settings(answer.rows(0));
         let value = |name: &str| shown.get(name).map_or("unknown", String::as_str);
         let version = value("version");
@@ -68,7 +68,7 @@ impl Opening for MySql {
         let is_synchronous =
             ["rpl_semi_sync_master_enabled", "rpl_semi_sync_source_enabled"].map(value).contains(&"ON");
         let replicas = answer.row(1).map_or(Ok(0), |row| row.number(0))?;
-        let mut description = Description::of(format!("{name} {version}"))
+        let mut description = Description::new(format!("{name} {version}"))
             .with("innodb_flush_log_at_trx_commit", value("innodb_flush_log_at_trx_commit"))
             .with("innodb_doublewrite", value("innodb_doublewrite"))
             .with("log_bin", value("log_bin"))

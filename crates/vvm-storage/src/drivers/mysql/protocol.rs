@@ -3,11 +3,11 @@
 //!
 //! One message has one or several statements, and the server carries them out in order up to the first that fails.
 
-use super::errors::Refusal;
+use super::errors::ServerError;
 use crate::drivers::{
     connections::Stream,
     sql::{
-        answer::{Answer, AnswerLimit, Answered, Row},
+        answer::{AnswerLimit, Row, StatementResult, StatementResults},
         errors::DriverError,
     },
 };
@@ -172,7 +172,7 @@ impl Wire {
     ///
     /// # Cancel safety
     /// Dropped, they may be carried out, now or later. The connection can't be used again.
-    pub(super) async fn ask(&mut self, text: &str) -> Result<Answer, DriverError> {
+    pub(super) async fn ask(&mut self, text: &str) -> Result<StatementResults, DriverError> {
         if text.len() >= LONGEST {
             return Err(DriverError::Refused(format!("a message of {} bytes", text.len())));
         }
@@ -183,19 +183,19 @@ impl Wire {
             let (answered, status) = self.answer().await?;
             answers.push(answered);
             if status & MORE_RESULTS == 0 {
-                return Ok(Answer(answers));
+                return Ok(StatementResults(answers));
             }
         }
     }
 
-    async fn answer(&mut self) -> Result<(Answered, u16), DriverError> {
+    async fn answer(&mut self) -> Result<(StatementResult, u16), DriverError> {
         let packet = self.receive().await?;
         let mut fields = Fields(&packet);
         match fields.byte()? {
             0 => {
                 let affected = fields.number()?;
                 fields.number()?;
-                Ok((Answered { rows: Vec::new(), affected }, fields.u16()?))
+                Ok((StatementResult { rows: Vec::new(), affected }, fields.u16()?))
             }
             0xff => Err(refusal(&packet).into()),
             0xfb => Err(malformed("a request for a local file")),
@@ -214,7 +214,7 @@ impl Wire {
                         Some(0xfe) if packet.len() < 9 => {
                             fields.take(3)?;
                             let affected = rows.len() as u64;
-                            return Ok((Answered { rows, affected }, fields.u16()?));
+                            return Ok((StatementResult { rows, affected }, fields.u16()?));
                         }
                         _ => {
                             let columns = (0..columns).map(|_| fields.value());
@@ -322,12 +322,12 @@ fn proof(plugin: &str, password: &str, scramble: &[u8], is_secret: bool) -> Opti
     }
 }
 
-fn refusal(packet: &[u8]) -> Refusal {
+fn refusal(packet: &[u8]) -> ServerError {
     let code = packet.get(1..3).map_or(0, |code| u16::from_le_bytes([code[0], code[1]]));
     let text = packet.get(3..).unwrap_or_default();
     // A mark and the five letters of SQLSTATE.
     let text = if text.first() == Some(&b'#') { text.get(6..).unwrap_or_default() } else { text };
-    Refusal { code, text: String::from_utf8_lossy(text).into_owned() }
+    ServerError { code, text: String::from_utf8_lossy(text).into_owned() }
 }
 
 struct Fields<'packet>(&'packet [u8]);

@@ -12,7 +12,7 @@ use crate::{
         sql::{
             answer::to_hex,
             errors::DriverError,
-            history::{ADOPTED, Compared, History, nanos},
+            history::{ADOPTED, ComparedHistory, Lineage, nanos},
             open::FORMAT,
             rows::{Statements, condition, is_led, setting},
         },
@@ -61,7 +61,7 @@ fn keys(at: &[Partition]) -> String {
 }
 
 fn record(entry: &Entry) -> [(&'static str, String); 5] {
-    let RecordColumns { incarnation, write, ttl_nanos, holder } = RecordColumns::of(entry);
+    let RecordColumns { incarnation, write, ttl_nanos, holder } = RecordColumns::new(entry);
     [
         ("epoch", entry.epoch.to_string()),
         ("incarnation", hex(incarnation)),
@@ -71,11 +71,11 @@ fn record(entry: &Entry) -> [(&'static str, String); 5] {
     ]
 }
 
-fn of(epoch: Epoch, incarnation: &Incarnation) -> String {
+fn version_condition(epoch: Epoch, incarnation: &Incarnation) -> String {
     format!("epoch = {epoch} AND incarnation = {}", hex(incarnation.as_bytes()))
 }
 
-fn replacement(at: &Partition, stands: &str, entry: &Entry, compared: Compared<'_>) -> String {
+fn replacement(at: &Partition, stands: &str, entry: &Entry, compared: ComparedHistory<'_>) -> String {
     // An assignment sees those before it, and a condition sees none.
     let assignments: String =
         record(entry).iter().map(|(column, value)| format!("{column} = {value}, ")).collect();
@@ -87,7 +87,7 @@ fn replacement(at: &Partition, stands: &str, entry: &Entry, compared: Compared<'
 }
 
 /// That the database has this history, and `condition` with it.
-fn holds(history: &History, condition: &str) -> String {
+fn holds(history: &Lineage, condition: &str) -> String {
     format!(
         "EXISTS (SELECT 1 FROM sysvvm_history h WHERE h.witness = {} AND h.server = {HERE} AND {FIT} \
          AND {condition})",
@@ -111,8 +111,8 @@ impl Statements for MySql {
 
     const PREFIX: &str = "sysvvm_";
     const FRAME: (usize, usize) = (1, 1);
-    const LOCKED: usize = 1;
-    const WRITTEN: usize = 3;
+    const LOCKED_SLOT_STATEMENT: usize = 1;
+    const BATCH_STATEMENT: usize = 3;
     // Of two that insert a row, each would wait for the other.
     const INSERTS_AGAIN: bool = false;
 
@@ -174,7 +174,7 @@ impl Statements for MySql {
         )
     }
 
-    fn swap(at: &Partition, from: &Slot, entry: &Entry, compared: Compared<'_>) -> String {
+    fn claim(at: &Partition, from: &Slot, entry: &Entry, compared: ComparedHistory<'_>) -> String {
         match from {
             Slot::Vacant(Vacant { last_epoch: None }) => {
                 let (columns, values): (Vec<_>, Vec<_>) = record(entry).into_iter().unzip();
@@ -191,22 +191,30 @@ impl Statements for MySql {
             Slot::Vacant(Vacant { last_epoch: Some(epoch) }) => {
                 replacement(at, &format!("epoch = {epoch} AND incarnation IS NULL"), entry, compared)
             }
-            Slot::Held { entry: held, .. } => Self::renewal(at, held, entry, compared),
+            Slot::Held { entry: held, .. } => Self::renew(at, held, entry, compared),
         }
     }
 
-    fn renewal(at: &Partition, held: &Entry, entry: &Entry, compared: Compared<'_>) -> String {
-        let stands =
-            format!("{} AND write_number = {}", of(held.epoch, &held.incarnation()), held.version.write);
+    fn renew(at: &Partition, held: &Entry, entry: &Entry, compared: ComparedHistory<'_>) -> String {
+        let stands = format!(
+            "{} AND write_number = {}",
+            version_condition(held.epoch, &held.incarnation()),
+            held.version.write
+        );
         replacement(at, &stands, entry, compared)
     }
 
-    fn release(at: &Partition, incarnation: &Incarnation, epoch: Epoch, compared: Compared<'_>) -> String {
+    fn release(
+        at: &Partition,
+        incarnation: &Incarnation,
+        epoch: Epoch,
+        compared: ComparedHistory<'_>,
+    ) -> String {
         format!(
             "UPDATE sysvvm_leader SET incarnation = NULL, write_number = NULL, ttl_nanos = NULL, holder = NULL \
              WHERE pk = {} AND {} AND {}",
             hex(at.as_bytes()),
-            of(epoch, incarnation),
+            version_condition(epoch, incarnation),
             holds(compared.history, "TRUE")
         )
     }
@@ -223,14 +231,14 @@ impl Statements for MySql {
     /// Whether the conditions hold is decided once, before anything is written. `ROW_COUNT()` behind the update would
     /// not tell it: if the client has gone, the update's answer can't be sent, the count becomes -1, and the server
     /// goes on with the next statement. It would then write the number of the batch without its documents.
-    fn write(at: &Partition, fence: &Fence, batch: &[DocumentWrite], history: &History) -> String {
+    fn batch(at: &Partition, fence: &Fence, batch: &[DocumentWrite], history: &Lineage) -> String {
         let pk = hex(at.as_bytes());
         let number = fence.after.next().get();
         let conditions: String = batch.iter().filter_map(|write| condition::<Self>(&pk, write)).collect();
         let mut text = format!(
             "SET @vvm_holds = (SELECT COUNT(*) FROM sysvvm_leader WHERE pk = {pk} AND {} AND last_batch = {}{conditions} \
              AND {}); UPDATE sysvvm_leader SET last_batch = {number} WHERE pk = {pk} AND @vvm_holds = 1",
-            of(fence.epoch, &fence.incarnation),
+            version_condition(fence.epoch, &fence.incarnation),
             fence.after.get(),
             holds(history, "TRUE"),
         );
@@ -255,7 +263,7 @@ impl Statements for MySql {
     /// again. And if it knows a larger bound of TTLs.
     fn adoption(
         at: Option<&Partition>,
-        ours: Option<&History>,
+        ours: Option<&Lineage>,
         known: Option<Ttl>,
     ) -> Result<String, DriverError> {
         let (witness, generation) = ours.map_or((&[][..], 0), |ours| (&ours.witness, ours.generation));

@@ -1,4 +1,4 @@
-//! [`Answer`]: an answer of an object store, and what it means, by the driver's table.
+//! [`Response`]: an answer of an object store, and what it means, by the driver's table.
 
 use crate::{
     drivers::errors::{described, of_read},
@@ -9,7 +9,7 @@ use object_store::HeaderMap;
 use std::{error::Error, fmt::Display};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Answer {
+pub(super) struct Response {
     pub(super) status: u16,
     /// `NoSuchKey`, for example. Empty for success, and for an answer without one.
     code: String,
@@ -18,7 +18,7 @@ pub(super) struct Answer {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Failure {
+pub(super) enum DriverError {
     #[error(
         "no connection to the object store, or no credentials for it: check the endpoint and the network; set \
          the platform's variables (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, GOOGLE_SERVICE_ACCOUNT, \
@@ -43,7 +43,7 @@ pub(super) enum Failure {
     Unanswered(String),
 }
 
-impl Failure {
+impl DriverError {
     pub(super) fn into_write_error(self) -> WriteError {
         match self {
             // A denial may pass: the clock is corrected, the credentials are fetched anew.
@@ -73,8 +73,8 @@ impl Failure {
     }
 }
 
-impl Answer {
-    pub(super) fn of(status: u16, headers: HeaderMap, body: &[u8]) -> Self {
+impl Response {
+    pub(super) fn new(status: u16, headers: HeaderMap, body: &[u8]) -> Self {
         let text = String::from_utf8_lossy(body);
         let element = |name: &str| {
             let (_, rest) = text.split_once(&format!("<{name}>"))?;
@@ -100,20 +100,20 @@ impl Answer {
     }
 
     /// Maps an answer that is neither a success nor one of the above. What is not certain is unknown (I7).
-    pub(super) fn failure(&self) -> Failure {
-        let said = self.said();
+    pub(super) fn failure(&self) -> DriverError {
+        let said = self.describe();
         match (self.status, &*self.code) {
-            (404, "NoSuchBucket" | "ContainerNotFound") => Failure::NoBucket(said),
-            (409 | 429, _) => Failure::Busy(said),
-            (400, "RequestTimeout") | (408 | 500.., _) => Failure::Unanswered(said),
+            (404, "NoSuchBucket" | "ContainerNotFound") => DriverError::NoBucket(said),
+            (409 | 429, _) => DriverError::Busy(said),
+            (400, "RequestTimeout") | (408 | 500.., _) => DriverError::Unanswered(said),
             (401 | 403, _) | (400, "ExpiredToken" | "InvalidToken" | "TokenRefreshRequired") => {
-                Failure::Denied(said)
+                DriverError::Denied(said)
             }
             // It may point to the outcome of a request that was applied.
-            (303, _) => Failure::Unanswered(said),
+            (303, _) => DriverError::Unanswered(said),
             // A success without a tag is not of an object store, but of a proxy.
-            (200..300, _) => Failure::Unanswered(format!("{said} without a tag")),
-            _ => Failure::Refused(said),
+            (200..300, _) => DriverError::Unanswered(format!("{said} without a tag")),
+            _ => DriverError::Refused(said),
         }
     }
 
@@ -129,7 +129,7 @@ impl Answer {
         self.headers.get(name)?.to_str().ok()
     }
 
-    fn said(&self) -> String {
+    fn describe(&self) -> String {
         let Self { status, code, message, .. } = self;
         match (&**code, &**message) {
             ("", _) => format!("HTTP status {status}"),
@@ -150,9 +150,9 @@ pub(super) fn unusable_credentials(error: &(dyn Error + 'static)) -> OpenError {
 mod tests {
     use super::*;
 
-    fn answer(status: u16, code: &str) -> Answer {
+    fn answer(status: u16, code: &str) -> Response {
         let body = format!("<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>m</Message></Error>");
-        Answer::of(status, HeaderMap::new(), body.as_bytes())
+        Response::new(status, HeaderMap::new(), body.as_bytes())
     }
 
     #[test]

@@ -5,9 +5,9 @@
 //! writer replaces an object again and again beside readers: a server that keeps content and tag apart shows
 //! the content of one write with the tag of the next one.
 
-use super::{address::Address, errors::Failure, requests::Requests};
+use super::{address::Address, errors::DriverError, requests::Requests};
 use crate::{
-    cells::{CellWrite, Expected, Tag},
+    cells::{CellCondition, CellWrite, Tag},
     opening::OpenError,
 };
 use bytes::Bytes;
@@ -33,7 +33,7 @@ const READERS: usize = 12;
 const OBJECTS: usize = 8;
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Effort {
+pub(super) struct RaceLimits {
     /// Replacements by many writers, which take half of the time at most.
     contended: usize,
     /// Replacements by one writer beside readers.
@@ -46,11 +46,11 @@ pub(super) struct Effort {
 }
 
 /// `init_storage`: a person waits.
-pub(super) const INIT: Effort =
-    Effort { contended: 8, watched: 64, watched_at_least: 64, enough: Duration::from_secs(10) };
+pub(super) const INIT: RaceLimits =
+    RaceLimits { contended: 8, watched: 64, watched_at_least: 64, enough: Duration::from_secs(10) };
 
-pub(super) const DOCTOR: Effort =
-    Effort { contended: 32, watched: 256, watched_at_least: 64, enough: Duration::from_secs(30) };
+pub(super) const DOCTOR: RaceLimits =
+    RaceLimits { contended: 32, watched: 256, watched_at_least: 64, enough: Duration::from_secs(30) };
 
 /// Reads the mark of `init`. Without it the prefix is mistyped, or the server was never raced.
 pub(super) async fn look(address: &Address, requests: &Requests) -> Result<(), OpenError> {
@@ -69,17 +69,17 @@ pub(super) async fn look(address: &Address, requests: &Requests) -> Result<(), O
 }
 
 pub(super) async fn mark(address: &Address, requests: &Requests) -> Result<(), OpenError> {
-    put(address, requests, &requests.names.mark(), &Expected::Absent).await.map(drop)
+    put(address, requests, &requests.names.mark(), &CellCondition::Absent).await.map(drop)
 }
 
 /// The mark must exist. Fails if a write is accepted that must be refused.
 pub(super) async fn probe(address: &Address, requests: &Requests) -> Result<(), OpenError> {
     let (absent, mark) = (requests.names.probe("absent"), requests.names.mark());
-    let wrong = Expected::Tag(requests.wrong_tag());
+    let wrong = CellCondition::Tag(requests.wrong_tag());
     for (name, expected, condition) in [
         (&absent, &wrong, "If-Match with a wrong tag, where there is no object"),
         (&mark, &wrong, "If-Match with a wrong tag"),
-        (&mark, &Expected::Absent, "If-None-Match, where there is an object"),
+        (&mark, &CellCondition::Absent, "If-None-Match, where there is an object"),
     ] {
         if put(address, requests, name, expected).await? == CellWrite::Refused {
             continue;
@@ -96,17 +96,17 @@ async fn put(
     address: &Address,
     requests: &Requests,
     name: &Path,
-    expected: &Expected,
+    expected: &CellCondition,
 ) -> Result<CellWrite, OpenError> {
     match requests.put(name, Bytes::from_static(MARK), expected).await {
         // It changed nothing and will not: others try the same at this moment.
-        Err(Failure::Busy(_)) => Ok(CellWrite::Refused),
+        Err(DriverError::Busy(_)) => Ok(CellWrite::Refused),
         outcome => outcome.map_err(|failure| failure.into_open_error(address)),
     }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(super) struct Raced {
+pub(super) struct RaceCounts {
     creations: usize,
     replacements: usize,
     reads: usize,
@@ -121,7 +121,7 @@ pub(super) struct Raced {
     known: Option<&'static str>,
 }
 
-impl Raced {
+impl RaceCounts {
     pub(super) fn verdict(&self) -> Option<String> {
         let Self { creations, replacements, reads, won_twice, lost, torn, known } = self;
         let known = known.map(|name| format!("it answers like {name}, whose conditions are known to race; "));
@@ -150,11 +150,11 @@ impl Raced {
 }
 
 /// Races creations of new objects, and replacements of each. Ends at the first thing that is seen to be wrong.
-pub(super) async fn race(requests: &Requests, effort: Effort) -> Result<Raced, Failure> {
+pub(super) async fn race(requests: &Requests, effort: RaceLimits) -> Result<RaceCounts, DriverError> {
     let began_at = requests.clock.now();
     let took = || requests.clock.now().since(began_at);
     let run = OsEntropy::default().next_u64();
-    let mut raced = Raced::default();
+    let mut raced = RaceCounts::default();
     let mut objects: Vec<_> = (0..OBJECTS)
         .map(|number| Object { name: requests.names.probe(&format!("race/{run:016x}-{number}")), tag: None })
         .collect();
@@ -195,8 +195,13 @@ struct Object {
 
 impl Object {
     /// Lets all writers create or replace the object at one moment, under one condition.
-    async fn contend(&mut self, requests: &Requests, round: usize, raced: &mut Raced) -> Result<(), Failure> {
-        let expected = self.tag.clone().map_or(Expected::Absent, Expected::Tag);
+    async fn contend(
+        &mut self,
+        requests: &Requests,
+        round: usize,
+        raced: &mut RaceCounts,
+    ) -> Result<(), DriverError> {
+        let expected = self.tag.clone().map_or(CellCondition::Absent, CellCondition::Tag);
         let writes = join_all((0..WRITERS).map(async |writer| {
             let value = content(round, writer);
             let (written, answer) = requests.put_answered(&self.name, value.clone(), &expected).await;
@@ -212,12 +217,13 @@ impl Object {
             }
         }
         match failure {
-            Some(error) if acknowledged.is_empty() && refused == 0 && expected == Expected::Absent => {
+            Some(error) if acknowledged.is_empty() && refused == 0 && expected == CellCondition::Absent => {
                 return Err(error);
             }
             _ => {}
         }
-        let kind = if expected == Expected::Absent { &mut raced.creations } else { &mut raced.replacements };
+        let kind =
+            if expected == CellCondition::Absent { &mut raced.creations } else { &mut raced.replacements };
         *kind += usize::from(!acknowledged.is_empty());
         raced.won_twice += usize::from(acknowledged.len() > 1);
         // A server may be busy, or break off a read during a write: then the next round tries the same.
@@ -238,7 +244,7 @@ impl Object {
             let mut written = HashMap::new();
             for round in rounds {
                 let value = content(round, 0);
-                let expected = self.tag.take().map_or(Expected::Absent, Expected::Tag);
+                let expected = self.tag.take().map_or(CellCondition::Absent, CellCondition::Tag);
                 if let Ok(CellWrite::Written(Some(tag))) = requests.put(&self.name, value, &expected).await {
                     written.insert(tag.clone(), round);
                     self.tag = Some(tag);
@@ -279,14 +285,14 @@ mod tests {
     use super::*;
     use crate::drivers::{
         objects::{client, describe},
-        scripted::{Asked, Scripted, answer},
+        scripted::{ReceivedRequest, Scripted, answer},
     };
     use std::sync::Mutex;
 
     type Objects = Mutex<HashMap<String, Vec<String>>>;
 
     /// Shows the content before the last one with the tag of the last one.
-    fn torn(asked: Asked, objects: &Objects) -> String {
+    fn torn(asked: ReceivedRequest, objects: &Objects) -> String {
         let mut objects = objects.lock().unwrap();
         let place = asked.head[0].split(' ').nth(1).unwrap().to_owned();
         let contents = objects.entry(place).or_default();
@@ -313,7 +319,7 @@ mod tests {
             matches!(name, "AWS_ACCESS_KEY_ID" | "AWS_SECRET_ACCESS_KEY").then(|| "key".to_owned())
         });
         let requests = requests.unwrap();
-        let raced = race(&requests, Effort { enough: Duration::ZERO, ..INIT }).await.unwrap();
+        let raced = race(&requests, RaceLimits { enough: Duration::ZERO, ..INIT }).await.unwrap();
         assert!(raced.torn > 0 && raced.verdict().is_some(), "{raced:?}");
         let described = describe(&requests).await.unwrap();
         assert_eq!(described.setting("conditions"), Some("not obeyed"));

@@ -6,10 +6,10 @@
 
 use super::{
     address::{Names, Platform},
-    errors::{Answer, Failure},
+    errors::{DriverError, Response},
 };
 use crate::{
-    cells::{Cell, CellWrite, Expected, Tag},
+    cells::{Cell, CellCondition, CellWrite, Tag},
     drivers::{
         address::is_loopback,
         errors::{chain, never_connected},
@@ -33,7 +33,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use vvm_clock::{Clock as _, Span, SystemClock};
+use vvm_clock::{Clock as _, DisplayDuration, SystemClock};
 
 /// More objects are not listed: ten requests, for 2,500 names with one slot.
 const MOST_OBJECTS: usize = 10_000;
@@ -48,16 +48,16 @@ pub(super) struct Requests {
 }
 
 #[derive(Debug)]
-pub(super) struct Got {
+pub(super) struct ReadAnswer {
     pub(super) cell: Option<Cell>,
-    pub(super) answer: Answer,
+    pub(super) answer: Response,
 }
 
 /// More than any cell has. Another program may have written the object.
 const LONGEST_OBJECT: u64 = 32 << 20;
 
 impl Requests {
-    pub(super) async fn get(&self, name: &Path) -> Result<Got, Failure> {
+    pub(super) async fn get(&self, name: &Path) -> Result<ReadAnswer, DriverError> {
         let trace = Trace::default();
         let options = GetOptions { extensions: extensions(&trace), ..GetOptions::default() };
         let request = async {
@@ -72,25 +72,31 @@ impl Requests {
         };
         let outcome = self.within_time(request).await;
         match (outcome, trace.fate()) {
-            (Ok((value, Some(tag))), Fate::Answered(answer)) => {
-                Ok(Got { cell: Some(Cell { value, tag }), answer })
+            (Ok((value, Some(tag))), RequestOutcome::Answered(answer)) => {
+                Ok(ReadAnswer { cell: Some(Cell { value, tag }), answer })
             }
-            (Err(_), Fate::Answered(answer)) if answer.is_absent() => Ok(Got { cell: None, answer }),
+            (Err(_), RequestOutcome::Answered(answer)) if answer.is_absent() => {
+                Ok(ReadAnswer { cell: None, answer })
+            }
             // The rest of the answer is missing, or it has no tag.
-            (Err(said), Fate::Answered(answer)) if answer.is_success() => Err(Failure::Unanswered(said)),
-            (_, Fate::Answered(answer)) => Err(answer.failure()),
+            (Err(said), RequestOutcome::Answered(answer)) if answer.is_success() => {
+                Err(DriverError::Unanswered(said))
+            }
+            (_, RequestOutcome::Answered(answer)) => Err(answer.failure()),
             (outcome, fate) => Err(unanswered(outcome.err(), &fate)),
         }
     }
 
-    pub(super) async fn list(&self) -> Result<Vec<Partition>, Failure> {
+    pub(super) async fn list(&self) -> Result<Vec<Partition>, DriverError> {
         let listed = self.store.list(Some(&self.names.folder())).take(MOST_OBJECTS + 1);
         match self.within_time(listed.try_collect::<Vec<_>>()).await {
-            Ok(found) if found.len() > MOST_OBJECTS => {
-                Err(Failure::Unanswered(format!("the prefix has more than {MOST_OBJECTS} objects to list")))
-            }
+            Ok(found) if found.len() > MOST_OBJECTS => Err(DriverError::Unanswered(format!(
+                "the prefix has more than {MOST_OBJECTS} objects to list"
+            ))),
             Ok(found) => Ok(found.iter().filter_map(|object| self.names.key(&object.location)).collect()),
-            Err(said) => Err(Failure::Unanswered(format!("can't list the bucket (s3:ListBucket): {said}"))),
+            Err(said) => {
+                Err(DriverError::Unanswered(format!("can't list the bucket (s3:ListBucket): {said}")))
+            }
         }
     }
 
@@ -99,8 +105,8 @@ impl Requests {
         &self,
         name: &Path,
         value: Bytes,
-        expected: &Expected,
-    ) -> Result<CellWrite, Failure> {
+        expected: &CellCondition,
+    ) -> Result<CellWrite, DriverError> {
         self.put_answered(name, value, expected).await.0
     }
 
@@ -108,8 +114,8 @@ impl Requests {
         &self,
         name: &Path,
         value: Bytes,
-        expected: &Expected,
-    ) -> (Result<CellWrite, Failure>, Option<Answer>) {
+        expected: &CellCondition,
+    ) -> (Result<CellWrite, DriverError>, Option<Response>) {
         let trace = Trace::default();
         // Google's servers cache an object that everyone may read for an hour, unless it says this.
         let attributes = Attributes::from_iter([(Attribute::CacheControl, "no-store")]);
@@ -125,15 +131,15 @@ impl Requests {
         };
         let outcome = self.within_time(request).await;
         let fate = trace.fate();
-        let answer = if let Fate::Answered(answer) = &fate { Some(answer.clone()) } else { None };
+        let answer = if let RequestOutcome::Answered(answer) = &fate { Some(answer.clone()) } else { None };
         let written = match (outcome, fate) {
-            (Ok(Some(tag)), Fate::Answered(_)) if *expected == Expected::Tag(tag.clone()) => {
+            (Ok(Some(tag)), RequestOutcome::Answered(_)) if *expected == CellCondition::Tag(tag.clone()) => {
                 // Of another answer, of a cache for example: each content has a tag of its own (I7).
-                Err(Failure::Unanswered("an answer with the tag that was to be replaced".into()))
+                Err(DriverError::Unanswered("an answer with the tag that was to be replaced".into()))
             }
-            (Ok(Some(tag)), Fate::Answered(_)) => Ok(CellWrite::Written(Some(tag))),
-            (_, Fate::Answered(answer)) if answer.is_refusal() => Ok(CellWrite::Refused),
-            (_, Fate::Answered(answer)) => Err(answer.failure()),
+            (Ok(Some(tag)), RequestOutcome::Answered(_)) => Ok(CellWrite::Written(Some(tag))),
+            (_, RequestOutcome::Answered(answer)) if answer.is_refusal() => Ok(CellWrite::Refused),
+            (_, RequestOutcome::Answered(answer)) => Err(answer.failure()),
             (outcome, fate) => Err(unanswered(outcome.err(), &fate)),
         };
         (written, answer)
@@ -150,14 +156,14 @@ impl Requests {
                 let words: Vec<_> = chain(&error).map(ToString::to_string).collect();
                 words.last().cloned().unwrap_or_default()
             }),
-            () = self.clock.sleep(self.timeout) => Err(format!("no answer within {}", Span(self.timeout))),
+            () = self.clock.sleep(self.timeout) => Err(format!("no answer within {}", DisplayDuration(self.timeout))),
         }
     }
 
-    fn mode(&self, expected: &Expected) -> PutMode {
+    fn mode(&self, expected: &CellCondition) -> PutMode {
         match expected {
-            Expected::Absent => PutMode::Create,
-            Expected::Tag(tag) => {
+            CellCondition::Absent => PutMode::Create,
+            CellCondition::Tag(tag) => {
                 let tag = Some(String::from_utf8_lossy(tag.as_bytes()).into_owned());
                 PutMode::Update(match self.platform {
                     Platform::Google => UpdateVersion { e_tag: None, version: tag },
@@ -191,30 +197,30 @@ fn extensions(trace: &Trace) -> Extensions {
     extensions
 }
 
-fn unanswered(said: Option<String>, fate: &Fate) -> Failure {
+fn unanswered(said: Option<String>, fate: &RequestOutcome) -> DriverError {
     let said = said.unwrap_or_else(|| "an answer without a request".into());
-    if *fate == Fate::NotSent { Failure::NotSent(said) } else { Failure::Unanswered(said) }
+    if *fate == RequestOutcome::NotSent { DriverError::NotSent(said) } else { DriverError::Unanswered(said) }
 }
 
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-enum Fate {
+enum RequestOutcome {
     /// Nothing was sent, and nothing will be.
     #[default]
     NotSent,
     Sent,
-    Answered(Answer),
+    Answered(Response),
 }
 
 #[derive(Clone, Default, Debug)]
-struct Trace(Arc<Mutex<Fate>>);
+struct Trace(Arc<Mutex<RequestOutcome>>);
 
 impl Trace {
-    fn fate(&self) -> Fate {
+    fn fate(&self) -> RequestOutcome {
         self.lock().clone()
     }
 
     /// Each change is one assignment, so a panic elsewhere leaves it whole.
-    fn lock(&self) -> MutexGuard<'_, Fate> {
+    fn lock(&self) -> MutexGuard<'_, RequestOutcome> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -247,7 +253,7 @@ struct Traced {
 
 #[async_trait]
 impl HttpService for Traced {
-    /// Dropped, the fate is [`Fate::Sent`] unless there was an answer.
+    /// Dropped, the outcome is [`RequestOutcome::Sent`] unless there was an answer.
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let is_here = request.uri().host().is_some_and(is_loopback);
         let by_place = |other| if is_here { &self.loopback } else { other };
@@ -260,28 +266,28 @@ impl HttpService for Traced {
         {
             let mut fate = trace.lock();
             // (I7) A second copy would be refused because of the first, which then seems not applied.
-            if *fate != Fate::NotSent {
+            if *fate != RequestOutcome::NotSent {
                 let repeated = io::Error::other("the client library would send a request twice");
                 return Err(HttpError::new(HttpErrorKind::Unknown, repeated));
             }
-            *fate = Fate::Sent;
+            *fate = RequestOutcome::Sent;
         }
         match by_place(&self.objects).execute(request).await {
             Ok(response) => {
                 let (parts, body) = response.into_parts();
                 let (status, headers) = (parts.status, parts.headers.clone());
                 if status.is_success() {
-                    *trace.lock() = Fate::Answered(Answer::of(status.as_u16(), headers, &[]));
+                    *trace.lock() = RequestOutcome::Answered(Response::new(status.as_u16(), headers, &[]));
                     return Ok(HttpResponse::from_parts(parts, body));
                 }
                 // The status counts even if the rest of the answer is lost.
                 let body = body.bytes().await.unwrap_or_default();
-                *trace.lock() = Fate::Answered(Answer::of(status.as_u16(), headers, &body));
+                *trace.lock() = RequestOutcome::Answered(Response::new(status.as_u16(), headers, &body));
                 Ok(HttpResponse::from_parts(parts, body.into()))
             }
             Err(error) => {
                 if never_connected(&error) {
-                    *trace.lock() = Fate::NotSent;
+                    *trace.lock() = RequestOutcome::NotSent;
                 }
                 Err(error)
             }
@@ -328,7 +334,7 @@ mod tests {
         Path::from("prefix/a.cell")
     }
 
-    async fn put(requests: &Requests, expected: &Expected) -> Result<CellWrite, Failure> {
+    async fn put(requests: &Requests, expected: &CellCondition) -> Result<CellWrite, DriverError> {
         requests.put(&name(), Bytes::from_static(b"value"), expected).await
     }
 
@@ -360,7 +366,7 @@ mod tests {
         let script = Arc::clone(&says);
         let server = Scripted::start(move |_| script.lock().unwrap().clone()).await;
         let requests = requests(&server.endpoint, "");
-        let written = async |answer: Option<String>, expected: Expected| {
+        let written = async |answer: Option<String>, expected: CellCondition| {
             let served = server.served();
             says.lock().unwrap().clone_from(&answer);
             let written = put(&requests, &expected).await;
@@ -372,7 +378,7 @@ mod tests {
                 Err(failure) => kinds::of_write(&failure.into_write_error()),
             }
         };
-        let tag = || Expected::Tag(Tag::new(*b"\"tag\""));
+        let tag = || CellCondition::Tag(Tag::new(*b"\"tag\""));
         for (answer, outcome) in [
             (answer(200, "ETag: \"new\"\r\n", ""), "written"),
             (answer(200, "", ""), "Unknown"),
@@ -404,7 +410,7 @@ mod tests {
             (501, "NotImplemented", "Unknown"),
             (503, "SlowDown", "Unknown"),
         ] {
-            for expected in [tag(), Expected::Absent] {
+            for expected in [tag(), CellCondition::Absent] {
                 assert_eq!(written(error(status, code), expected).await, outcome, "{status} {code}");
             }
         }
@@ -422,7 +428,7 @@ mod tests {
             let server = server(answer(200, &headers.concat(), "")).await;
             let requests = requests(&server.endpoint, "");
             let (name, value) = (name(), Bytes::from_static(b"value"));
-            let (written, answer) = requests.put_answered(&name, value, &Expected::Absent).await;
+            let (written, answer) = requests.put_answered(&name, value, &CellCondition::Absent).await;
             assert!(matches!(written, Ok(CellWrite::Written(_))), "{written:?}");
             assert_eq!(answer.unwrap().known_to_race(), known, "{headers:?}");
             assert_eq!(server.served(), 1);
@@ -435,7 +441,7 @@ mod tests {
             let target = TcpListener::bind("127.0.0.1:0").unwrap();
             let location = format!("Location: http://{}/\r\n", target.local_addr().unwrap());
             let server = server(answer(status, &location, "")).await;
-            let found = format!("{:?}", put(&requests(&server.endpoint, ""), &Expected::Absent).await);
+            let found = format!("{:?}", put(&requests(&server.endpoint, ""), &CellCondition::Absent).await);
             assert!(found.starts_with(outcome) && found.contains(&status.to_string()), "{status}: {found}");
             assert_eq!(server.served(), 1);
             target.set_nonblocking(true).unwrap();
@@ -474,8 +480,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let endpoint = format!("http://{}", listener.local_addr().unwrap());
         drop(listener);
-        let outcome = put(&requests(&endpoint, ""), &Expected::Absent).await;
-        assert!(matches!(outcome, Err(Failure::NotSent(_))), "{outcome:?}");
+        let outcome = put(&requests(&endpoint, ""), &CellCondition::Absent).await;
+        assert!(matches!(outcome, Err(DriverError::NotSent(_))), "{outcome:?}");
     }
 
     /// The service of credentials answers 404. It says nothing about the object.
@@ -491,7 +497,7 @@ mod tests {
         })
         .unwrap();
         let got = requests.get(&name()).await;
-        assert!(matches!(got, Err(Failure::NotSent(_))), "{got:?}");
+        assert!(matches!(got, Err(DriverError::NotSent(_))), "{got:?}");
         assert_eq!(server.served(), 1);
     }
 
@@ -515,8 +521,8 @@ mod tests {
                     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
                     let requests = requests(&format!("http://{}", listener.local_addr().unwrap()), "");
                     let began_at = SystemClock::read();
-                    let outcome = put(&requests, &Expected::Absent).await;
-                    assert!(matches!(outcome, Err(Failure::Unanswered(_))), "{outcome:?}");
+                    let outcome = put(&requests, &CellCondition::Absent).await;
+                    assert!(matches!(outcome, Err(DriverError::Unanswered(_))), "{outcome:?}");
                     attempt.took("the request", 2 * requests.timeout, began_at).map(|_| ())
                 })
             });

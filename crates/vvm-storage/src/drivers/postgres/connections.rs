@@ -8,7 +8,7 @@ use crate::{
         errors::described,
         sql::{
             address::Address,
-            answer::Answer,
+            answer::StatementResults,
             connections::{Server, Session as _},
             errors::DriverError,
         },
@@ -89,7 +89,7 @@ const CHECK: &str = "SELECT current_setting('server_version_num'), current_setti
         WHERE nspname = 'sysvvm' AND relname = 'leader' AND attname = 'written_at')";
 
 /// Returns the process that answers, and whether its records have the times of their writes.
-fn check(host: &Host, answer: &Answer) -> Result<(u64, bool), OpenError> {
+fn check(host: &Host, answer: &StatementResults) -> Result<(u64, bool), OpenError> {
     let unreadable = |damaged| DriverError::Damaged(damaged).of_opening();
     let row = answer.row(0).ok_or_else(|| OpenError::passing(format!("{host} does not describe itself")))?;
     if row.number(0).map_err(unreadable)? < OLDEST {

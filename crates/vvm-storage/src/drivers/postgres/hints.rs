@@ -3,7 +3,9 @@
 //! drive it.
 
 use super::{address::Postgres, session::Session, statement::Statement};
-use crate::drivers::sql::{answer::Answer, connections::Connections, errors::DriverError, history::History};
+use crate::drivers::sql::{
+    answer::StatementResults, connections::ConnectionPool, errors::DriverError, history::Lineage,
+};
 use std::{
     future::{pending, poll_fn},
     sync::Arc,
@@ -15,16 +17,16 @@ use vvm_clock::Clock as _;
 /// How long to wait before listening again after a failure. Looks go on meanwhile.
 const LISTENING_AGAIN: Duration = Duration::from_secs(1);
 
-impl Connections<Postgres, Session> {
+impl ConnectionPool<Postgres, Session> {
     /// Sends one prepared statement once, and returns the answer. `None`, and nothing is sent, unless the connection is
     /// known to have this history and a lock timeout as short as this one: the statement need not establish that.
     /// Cancel safety: as [`ask`](Self::ask).
     pub(super) async fn execute(
         &self,
         statement: &Statement<'_>,
-        history: &History,
+        history: &Lineage,
         lock_timeout: Duration,
-    ) -> Result<Option<Answer>, DriverError> {
+    ) -> Result<Option<StatementResults>, DriverError> {
         let (_room, mut lent) = self.lend().await?;
         let session = &mut lent.session;
         let answer = self.in_time(async {

@@ -19,12 +19,12 @@ pub(super) const PROCESS: &str = ":process";
 /// Stands behind the assignments that write a record, for that of its time. Replaced by [`with_time`] on the connection.
 ///
 /// A trigger would do without it, but would lock each row once more and take a tenth of a renewal.
-pub(super) const WRITTEN: &str = ":written";
+pub(super) const WRITTEN_AT_CLAUSE: &str = ":written";
 
 /// `text` with the assignment of the time of the write, by the server's clock, or without it in a schema that was
 /// created before records had times. Values in `text` are digits.
 pub(super) fn with_time(text: &str, has_times: bool) -> String {
-    text.replace(WRITTEN, if has_times { ", written_at = clock_timestamp()" } else { "" })
+    text.replace(WRITTEN_AT_CLAUSE, if has_times { ", written_at = clock_timestamp()" } else { "" })
 }
 
 /// That the database has the history whose witness stands at this place, and `condition` with it.

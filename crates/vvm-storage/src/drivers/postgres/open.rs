@@ -2,9 +2,9 @@ use super::{address::Postgres, session::Session};
 use crate::{
     drivers::sql::{
         address::Address,
-        answer::Answer,
-        connections::Connections,
-        errors::{Damaged, DriverError},
+        answer::StatementResults,
+        connections::ConnectionPool,
+        errors::{DecodeError, DriverError},
         open::{Opening, is_ours},
     },
     opening::OpenError,
@@ -22,7 +22,7 @@ impl Opening for Postgres {
         SELECT count(*), c.system_identifier FROM pg_control_system() c, pg_stat_replication GROUP BY 2; \
         SELECT h.timeline, h.max_ttl_nanos / 1000000 FROM sysvvm.history h";
 
-    async fn is_there(connections: &Connections<Self, Session>) -> Result<bool, OpenError> {
+    async fn is_there(connections: &ConnectionPool<Self, Session>) -> Result<bool, OpenError> {
         let text = "SELECT obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = 'sysvvm'";
         let answer = connections.ask(text).await.map_err(DriverError::of_opening)?;
         let Some(row) = answer.row(0) else { return Ok(false) };
@@ -42,9 +42,9 @@ impl Opening for Postgres {
         ]
     }
 
-    fn description(answer: &Answer) -> Result<Description, Damaged> {
+    fn description(answer: &StatementResults) -> Result<Description, DecodeError> {
         let version = answer.row(0).map_or(Ok("of unknown version"), |row| row.text(0))?;
-        let mut description = Description::of(format!("PostgreSQL {version}"));
+        let mut description = Description::new(format!("PostgreSQL {version}"));
         let mut has_synchronous_standbys = false;
         for row in answer.rows(1) {
             let (name, value) = (row.text(0)?, row.text(1)?);

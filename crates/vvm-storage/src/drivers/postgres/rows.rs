@@ -6,7 +6,9 @@
 
 use super::{
     address::Postgres,
-    history::{NAMES_THIS_SERVER, RANDOM, SERVER_MILLIS, TIMELINE, WRITTEN, history, holds, settings},
+    history::{
+        NAMES_THIS_SERVER, RANDOM, SERVER_MILLIS, TIMELINE, WRITTEN_AT_CLAUSE, history, holds, settings,
+    },
     statement::{Statement, Value, hex},
 };
 use crate::{
@@ -14,7 +16,7 @@ use crate::{
         fail_over::EPOCHS_OF_A_FAIL_OVER,
         sql::{
             errors::DriverError,
-            history::{ADOPTED, Compared, History, nanos},
+            history::{ADOPTED, ComparedHistory, Lineage, nanos},
             open::FORMAT,
             rows::{Statements, condition, is_led, setting},
         },
@@ -33,13 +35,13 @@ fn replacement<'a>(
     at: &'a Partition,
     [old_epoch, old_incarnation, old_write]: [Value<'a>; 3],
     entry: &'a Entry,
-    compared: Compared<'a>,
+    compared: ComparedHistory<'a>,
 ) -> Statement<'a> {
     let witness = Value::Bytes(Some(&compared.history.witness));
     let [epoch, incarnation, write, ttl_nanos, holder] = record(entry);
     let pk = Value::Bytes(Some(at.as_bytes()));
     let text = format!(
-        "UPDATE sysvvm.leader SET epoch = $2, incarnation = $3, write = $4, ttl_nanos = $5, holder = $6{WRITTEN} \
+        "UPDATE sysvvm.leader SET epoch = $2, incarnation = $3, write = $4, ttl_nanos = $5, holder = $6{WRITTEN_AT_CLAUSE} \
          WHERE pk = $1 AND epoch = $7 AND incarnation IS NOT DISTINCT FROM $8 \
             AND write IS NOT DISTINCT FROM $9 AND {}",
         holds(compared.alone, "$10", "true")
@@ -49,7 +51,7 @@ fn replacement<'a>(
 }
 
 fn record(entry: &Entry) -> [Value<'_>; 5] {
-    let RecordColumns { incarnation, write, ttl_nanos, holder } = RecordColumns::of(entry);
+    let RecordColumns { incarnation, write, ttl_nanos, holder } = RecordColumns::new(entry);
     [
         number(entry.epoch),
         Value::Bytes(Some(incarnation)),
@@ -68,8 +70,8 @@ impl Statements for Postgres {
 
     const PREFIX: &str = "sysvvm.";
     const FRAME: (usize, usize) = (2, 0);
-    const LOCKED: usize = 0;
-    const WRITTEN: usize = 1;
+    const LOCKED_SLOT_STATEMENT: usize = 0;
+    const BATCH_STATEMENT: usize = 1;
     const INSERTS_AGAIN: bool = true;
 
     fn transaction(statements: &str, lock_timeout: Duration) -> String {
@@ -132,11 +134,11 @@ impl Statements for Postgres {
         Statement::new(text.into(), [Value::Keys(keys)]).to_string()
     }
 
-    fn swap<'a>(
+    fn claim<'a>(
         at: &'a Partition,
         from: &'a Slot,
         entry: &'a Entry,
-        compared: Compared<'a>,
+        compared: ComparedHistory<'a>,
     ) -> Statement<'a> {
         match from {
             Slot::Vacant(Vacant { last_epoch: None }) => {
@@ -157,15 +159,15 @@ impl Statements for Postgres {
                 let vacant = [number(*epoch), Value::Bytes(None), Value::Number(None)];
                 replacement(at, vacant, entry, compared)
             }
-            Slot::Held { entry: held, .. } => Self::renewal(at, held, entry, compared),
+            Slot::Held { entry: held, .. } => Self::renew(at, held, entry, compared),
         }
     }
 
-    fn renewal<'a>(
+    fn renew<'a>(
         at: &'a Partition,
         held: &'a Entry,
         entry: &'a Entry,
-        compared: Compared<'a>,
+        compared: ComparedHistory<'a>,
     ) -> Statement<'a> {
         let [epoch, incarnation, write, ..] = record(held);
         replacement(at, [epoch, incarnation, write], entry, compared)
@@ -175,7 +177,7 @@ impl Statements for Postgres {
         at: &'a Partition,
         incarnation: &'a Incarnation,
         epoch: Epoch,
-        compared: Compared<'a>,
+        compared: ComparedHistory<'a>,
     ) -> Statement<'a> {
         let text = format!(
             "UPDATE sysvvm.leader SET incarnation = NULL, write = NULL, ttl_nanos = NULL, holder = NULL \
@@ -198,7 +200,7 @@ impl Statements for Postgres {
 
     /// Writes a batch, and returns one row if it did. The leader record has to be locked before, in the same
     /// transaction: every batch locks it, so this statement sees all that came before.
-    fn write(at: &Partition, fence: &Fence, batch: &[DocumentWrite], history: &History) -> String {
+    fn batch(at: &Partition, fence: &Fence, batch: &[DocumentWrite], history: &Lineage) -> String {
         let pk = hex(at.as_bytes());
         let number = fence.after.next().get().cast_signed();
         let conditions: String = batch.iter().filter_map(|write| condition::<Self>(&pk, write)).collect();
@@ -239,7 +241,7 @@ impl Statements for Postgres {
 
     fn adoption(
         at: Option<&Partition>,
-        ours: Option<&History>,
+        ours: Option<&Lineage>,
         known: Option<Ttl>,
     ) -> Result<String, DriverError> {
         let led = KEY_PREFIX_VVM_LEADER;
@@ -255,7 +257,7 @@ impl Statements for Postgres {
         let adopt = format!(
             "SELECT FROM sysvvm.history FOR UPDATE; \
              UPDATE sysvvm.leader SET epoch = GREATEST(epoch + 1, {epoch}), incarnation = {RANDOM}, write = 0, \
-                ttl_nanos = (SELECT GREATEST(max_ttl_nanos, {known}) FROM sysvvm.history), holder = {holder}{WRITTEN} \
+                ttl_nanos = (SELECT GREATEST(max_ttl_nanos, {known}) FROM sysvvm.history), holder = {holder}{WRITTEN_AT_CLAUSE} \
                 WHERE substr(pk, 1, 1) = {led} AND {changed}; \
              UPDATE sysvvm.history SET system = c.system_identifier, timeline = {TIMELINE}, witness = {RANDOM}, \
                 max_ttl_nanos = GREATEST(max_ttl_nanos, {known}), adopted = true \

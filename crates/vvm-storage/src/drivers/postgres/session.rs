@@ -8,10 +8,10 @@ use super::{
 use crate::drivers::{
     errors::described,
     sql::{
-        answer::{Answer, AnswerLimit},
+        answer::{AnswerLimit, StatementResults},
         connections::{self, Session as _},
         errors::DriverError,
-        history::History,
+        history::Lineage,
     },
 };
 use futures_util::TryStreamExt as _;
@@ -47,7 +47,7 @@ pub struct Session {
     process: Option<i32>,
     has_times: bool,
     /// What is known of the server, on a connection that goes to the server itself.
-    known: Option<Known>,
+    known: Option<SessionSettings>,
     prepared: HashMap<String, Prepared>,
 }
 
@@ -99,7 +99,10 @@ impl Session {
 
     /// Sends a statement by itself, prepared, and returns the answer. A transaction of its own.
     /// Cancel safety: as [`ask`](Self::ask).
-    pub(super) async fn execute(&mut self, statement: &Statement<'_>) -> Result<Answer, DriverError> {
+    pub(super) async fn execute(
+        &mut self,
+        statement: &Statement<'_>,
+    ) -> Result<StatementResults, DriverError> {
         let Self { client, connection, notified, prepared, process, has_times, .. } = self;
         let known = match prepared.get(statement.text()) {
             Some(known) => known,
@@ -145,7 +148,7 @@ impl connections::Session for Session {
         poll_fn(|context| Poll::Ready(!drive(connection, context, notified, |_notice| {}).is_ready())).await
     }
 
-    async fn ask(&mut self, text: &str) -> Result<Answer, DriverError> {
+    async fn ask(&mut self, text: &str) -> Result<StatementResults, DriverError> {
         let Self { client, connection, notified, has_times, .. } = self;
         let text = with_time(text, *has_times);
         let messages = async {
@@ -263,9 +266,9 @@ impl fmt::Debug for Session {
 }
 
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct SessionSettings {
     /// `None`: no candidate has adopted the one that the server has.
-    history: Option<History>,
+    history: Option<Lineage>,
     /// Waits for a lock end after it.
     lock_timeout: Duration,
 }
@@ -277,7 +280,7 @@ impl Session {
     /// Cancel safety: as [`ask`](Self::ask).
     pub(super) async fn is_known(
         &mut self,
-        history: &History,
+        history: &Lineage,
         lock_timeout: Duration,
     ) -> Result<bool, DriverError> {
         if !self.is_direct() {
@@ -293,10 +296,10 @@ impl Session {
         Ok(is_same)
     }
 
-    async fn learn(&mut self, lock_timeout: Duration) -> Result<Known, DriverError> {
+    async fn learn(&mut self, lock_timeout: Duration) -> Result<SessionSettings, DriverError> {
         let text = format!("{}; {}", settings("SESSION", lock_timeout), history());
         let answer = self.ask(&text).await?;
-        Ok(Known { history: History::shown(answer.row_from_end(0))?.adopted, lock_timeout })
+        Ok(SessionSettings { history: Lineage::shown(answer.row_from_end(0))?.adopted, lock_timeout })
     }
 }
 

@@ -1,7 +1,7 @@
 //! A [`Statement`] is prepared, and its values go beside it; in a message of several, they stand in the text. Answers
 //! are text, as the simple protocol has them.
 
-use crate::drivers::sql::answer::{Answer, Answered, Row, to_hex};
+use crate::drivers::sql::answer::{Row, StatementResult, StatementResults, to_hex};
 use std::fmt;
 use tokio_postgres::{SimpleQueryMessage, types::ToSql};
 
@@ -70,8 +70,8 @@ impl fmt::Display for Value<'_> {
     }
 }
 
-pub(super) fn answer(messages: Vec<SimpleQueryMessage>) -> Answer {
-    let mut statements = vec![Answered::default()];
+pub(super) fn answer(messages: Vec<SimpleQueryMessage>) -> StatementResults {
+    let mut statements = vec![StatementResult::default()];
     for message in messages {
         let Some(last) = statements.last_mut() else { break };
         match message {
@@ -81,27 +81,27 @@ pub(super) fn answer(messages: Vec<SimpleQueryMessage>) -> Answer {
             }
             SimpleQueryMessage::CommandComplete(affected) => {
                 last.affected = affected;
-                statements.push(Answered::default());
+                statements.push(StatementResult::default());
             }
             _ => {}
         }
     }
     // A statement that was not completed is none.
     statements.pop();
-    Answer(statements)
+    StatementResults(statements)
 }
 
 /// Of one prepared statement, all of whose columns are text.
 pub(super) fn answer_of_rows(
     rows: Vec<tokio_postgres::Row>,
     affected: u64,
-) -> Result<Answer, tokio_postgres::Error> {
+) -> Result<StatementResults, tokio_postgres::Error> {
     let row = |row: &tokio_postgres::Row| {
         let columns = (0..row.len()).map(|column| row.try_get::<_, Option<String>>(column));
         Ok::<_, tokio_postgres::Error>(Row::hex(columns.collect::<Result<Vec<_>, _>>()?))
     };
     let rows = rows.iter().map(row).collect::<Result<_, _>>()?;
-    Ok(Answer(vec![Answered { rows, affected }]))
+    Ok(StatementResults(vec![StatementResult { rows, affected }]))
 }
 
 #[cfg(test)]

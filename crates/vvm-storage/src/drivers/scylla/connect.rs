@@ -1,6 +1,6 @@
 //! Connects to a cluster and prepares the statements. Finds the cause in the client library's nested connection errors.
 //!
-//! [`Ending`] waits until the connections of a session have ended (I9). The client library's tasks end by themselves
+//! [`LibraryTasksEnd`] waits until the connections of a session have ended (I9). The client library's tasks end by themselves
 //! after their session is dropped, and it does not report the end of the last one. But each task keeps the
 //! configuration until it ends, and a value of ours in it.
 
@@ -57,7 +57,7 @@ const AGREEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// the default TTL.
 const KEEPALIVE: Duration = Duration::from_secs(1);
 
-pub(super) async fn connect(address: &Address) -> Result<(Session, Ending), OpenError> {
+pub(super) async fn connect(address: &Address) -> Result<(Session, LibraryTasksEnd), OpenError> {
     let mut policy = DefaultPolicy::builder();
     if let Some(datacenter) = &address.datacenter {
         // A local level refers to the data centre of the node that coordinates.
@@ -74,7 +74,7 @@ pub(super) async fn connect(address: &Address) -> Result<(Session, Ending), Open
         .request_timeout(Some(address.request_timeout))
         .load_balancing_policy(policy.build())
         .build();
-    let (watch, ending) = Watch::new();
+    let (watch, ending) = LibraryTaskToken::new();
     let mut builder = SessionBuilder::new()
         .known_nodes(&address.contact_points)
         .default_execution_profile_handle(profile.into_handle())
@@ -238,21 +238,21 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// Part of every task's configuration. It is an address translator that translates nothing, because the
 /// library lets its users provide one.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(super) struct LibraryTaskToken {
     _alive: watch::Sender<()>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Ending(watch::Receiver<()>);
+pub(super) struct LibraryTasksEnd(watch::Receiver<()>);
 
-impl Watch {
-    pub(super) fn new() -> (Self, Ending) {
+impl LibraryTaskToken {
+    pub(super) fn new() -> (Self, LibraryTasksEnd) {
         let (alive, ending) = watch::channel(());
-        (Self { _alive: alive }, Ending(ending))
+        (Self { _alive: alive }, LibraryTasksEnd(ending))
     }
 }
 
-impl Ending {
+impl LibraryTasksEnd {
     /// Waits until all tasks have ended, for [`TIMEOUT`] at most (I10).
     pub(super) async fn wait(mut self) {
         let ended = pin!(async move { while self.0.changed().await.is_ok() {} });
@@ -270,14 +270,14 @@ impl Ending {
 }
 
 #[async_trait]
-impl AddressTranslator for Watch {
+impl AddressTranslator for LibraryTaskToken {
     #[allow(elided_lifetimes_in_paths, reason = "written out, it would be another method than the trait's")]
     async fn translate_address(&self, peer: &UntranslatedPeer) -> Result<SocketAddr, TranslationError> {
         Ok(peer.untranslated_address())
     }
 }
 
-pub(super) async fn open(address: &Address) -> Result<(Statements, Ending), OpenError> {
+pub(super) async fn open(address: &Address) -> Result<(Statements, LibraryTasksEnd), OpenError> {
     if let Some(warning) = address.unencrypted_password() {
         tracing::warn!(keyspace = address.keyspace, "{warning}");
     }
@@ -344,8 +344,8 @@ pub(super) async fn describe(session: &Session, address: &Address) -> Result<Des
     }
     let scylla = text(session, SCYLLA).await;
     let description = match &scylla {
-        Some(version) => Description::of(format!("ScyllaDB {version}")),
-        None => Description::of(format!("Apache Cassandra {}", listed(versions))),
+        Some(version) => Description::new(format!("ScyllaDB {version}")),
+        None => Description::new(format!("Apache Cassandra {}", listed(versions))),
     };
     let state = session.get_cluster_state();
     let nodes = state.get_nodes_info();
@@ -425,7 +425,7 @@ mod tests {
 
     #[test]
     fn periodic_sync_of_the_commit_log_is_a_concern() {
-        let of = |sync| with_commit_log(sync, Description::of("Apache Cassandra"));
+        let of = |sync| with_commit_log(sync, Description::new("Apache Cassandra"));
         assert!(of(Some("periodic")).concerns[0].contains("group or batch"));
         for sync in ["batch", "group"] {
             assert_eq!(of(Some(sync)).concerns, Vec::<String>::new());

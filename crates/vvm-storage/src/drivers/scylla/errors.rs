@@ -9,7 +9,7 @@ use ielections::{ReadError, WriteError};
 use std::error::Error;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Outcome {
+pub(super) enum RequestOutcome {
     NotBegun,
     /// No server has begun it: it denies the login or the right, or could not read them from other nodes.
     Denied,
@@ -20,15 +20,15 @@ pub(super) enum Outcome {
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DriverError {
-    #[error("{}", said(.0))]
+    #[error("{}", describe(.0))]
     Failed(#[source] Box<ExecutionError>),
     #[error(transparent)]
-    Damaged(#[from] Damaged),
+    Damaged(#[from] DecodeError),
     #[error(transparent)]
     Unreadable(Box<dyn Error + Send + Sync>),
 }
 
-fn said(cause: &ExecutionError) -> String {
+fn describe(cause: &ExecutionError) -> String {
     match cause {
         ExecutionError::LastAttemptError(RequestAttemptError::DbError(error, words)) => match error {
             DbError::Unavailable { required, alive, .. } => format!(
@@ -42,7 +42,7 @@ fn said(cause: &ExecutionError) -> String {
             _ => cause.to_string(),
         },
         ExecutionError::RequestTimeout(after) => {
-            let after = vvm_clock::Span(*after);
+            let after = vvm_clock::DisplayDuration(*after);
             format!("no answer within {after}: nodes hang, are overloaded, or can't reach each other")
         }
         ExecutionError::EmptyPlan | ExecutionError::ConnectionPoolError(_) => format!(
@@ -58,7 +58,7 @@ fn said(cause: &ExecutionError) -> String {
     "the table has a row that no election wrote: {0}. Stop all candidates, and find the program that writes \
      to it"
 )]
-pub(super) struct Damaged(pub(super) String);
+pub(super) struct DecodeError(pub(super) String);
 
 impl From<ExecutionError> for DriverError {
     fn from(error: ExecutionError) -> Self {
@@ -71,13 +71,13 @@ impl DriverError {
         let outcome = match &self {
             Self::Failed(error) => outcome(error),
             // Only a refusal has a row.
-            Self::Damaged(_) => Outcome::Refused,
-            Self::Unreadable(_) => Outcome::Unknown,
+            Self::Damaged(_) => RequestOutcome::Refused,
+            Self::Unreadable(_) => RequestOutcome::Unknown,
         };
         match outcome {
-            Outcome::NotBegun | Outcome::Denied => WriteError::NotApplied(self.into()),
-            Outcome::Refused => WriteError::Fatal(self.into()),
-            Outcome::Unknown => WriteError::Unknown(self.into()),
+            RequestOutcome::NotBegun | RequestOutcome::Denied => WriteError::NotApplied(self.into()),
+            RequestOutcome::Refused => WriteError::Fatal(self.into()),
+            RequestOutcome::Unknown => WriteError::Unknown(self.into()),
         }
     }
 
@@ -87,18 +87,18 @@ impl DriverError {
 }
 
 /// (I7) Every error that is not listed is `Unknown`. A request is sent once, so the error is that of the only attempt.
-pub(super) fn outcome(error: &ExecutionError) -> Outcome {
+pub(super) fn outcome(error: &ExecutionError) -> RequestOutcome {
     match error {
         ExecutionError::EmptyPlan
         | ExecutionError::ConnectionPoolError(_)
-        | ExecutionError::PrepareError(_) => Outcome::NotBegun,
+        | ExecutionError::PrepareError(_) => RequestOutcome::NotBegun,
         ExecutionError::BadQuery(
             BadQuery::SerializationError(_)
             | BadQuery::PartitionKeyExtraction
             | BadQuery::ValuesTooLongForKey(..),
-        ) => Outcome::Refused,
+        ) => RequestOutcome::Refused,
         ExecutionError::LastAttemptError(error) => of_attempt(error),
-        _ => Outcome::Unknown,
+        _ => RequestOutcome::Unknown,
     }
 }
 
@@ -106,7 +106,7 @@ pub(super) fn of_preparing(error: &PrepareError) -> OpenError {
     let text = format!("the cluster refuses a statement: {error}");
     match error {
         PrepareError::AllAttemptsFailed { first_attempt }
-            if matches!(of_attempt(first_attempt), Outcome::Denied | Outcome::Refused) =>
+            if matches!(of_attempt(first_attempt), RequestOutcome::Denied | RequestOutcome::Refused) =>
         {
             OpenError::refused(text)
         }
@@ -122,41 +122,41 @@ pub(super) fn of_opening(cause: &ExecutionError) -> OpenError {
             OpenError::refused(format!("this user lacks a right: {why}"))
         }
         ExecutionError::LastAttemptError(RequestAttemptError::DbError(error, words))
-            if matches!(outcome(cause), Outcome::Denied | Outcome::Refused) =>
+            if matches!(outcome(cause), RequestOutcome::Denied | RequestOutcome::Refused) =>
         {
             let is_missing = matches!(error, DbError::Invalid);
             let kind = if is_missing { OpenErrorKind::Missing } else { OpenErrorKind::Refused };
             OpenError::new(kind, format!("the cluster refuses: {words}"))
         }
         _ => {
-            let is_refused = outcome(cause) == Outcome::Refused;
+            let is_refused = outcome(cause) == RequestOutcome::Refused;
             let kind = if is_refused { OpenErrorKind::Refused } else { OpenErrorKind::Passing };
             OpenError::new(kind, format!("the cluster did not answer: {cause}. Try again"))
         }
     }
 }
 
-fn of_attempt(error: &RequestAttemptError) -> Outcome {
+fn of_attempt(error: &RequestAttemptError) -> RequestOutcome {
     match error {
-        RequestAttemptError::UnableToAllocStreamId => Outcome::NotBegun,
+        RequestAttemptError::UnableToAllocStreamId => RequestOutcome::NotBegun,
         RequestAttemptError::SerializationError(_)
         | RequestAttemptError::CqlRequestSerialization(_)
-        | RequestAttemptError::RepreparedIdChanged { .. } => Outcome::Refused,
+        | RequestAttemptError::RepreparedIdChanged { .. } => RequestOutcome::Refused,
         RequestAttemptError::DbError(error, _) => of_server(error),
-        _ => Outcome::Unknown,
+        _ => RequestOutcome::Unknown,
     }
 }
 
-fn of_server(error: &DbError) -> Outcome {
+fn of_server(error: &DbError) -> RequestOutcome {
     match error {
-        DbError::Unprepared { .. } => Outcome::NotBegun,
+        DbError::Unprepared { .. } => RequestOutcome::NotBegun,
         DbError::SyntaxError
         | DbError::Invalid
         | DbError::ConfigError
         | DbError::AlreadyExists { .. }
-        | DbError::ProtocolError => Outcome::Refused,
-        DbError::AuthenticationError | DbError::Unauthorized => Outcome::Denied,
-        _ => Outcome::Unknown,
+        | DbError::ProtocolError => RequestOutcome::Refused,
+        DbError::AuthenticationError | DbError::Unauthorized => RequestOutcome::Denied,
+        _ => RequestOutcome::Unknown,
     }
 }
 

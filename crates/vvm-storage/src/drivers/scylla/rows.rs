@@ -7,7 +7,7 @@
 //! The first batch creates an empty first row, which is never deleted: to check static columns, the server reads up to
 //! the first live row, and would otherwise read thousands of tombstones.
 
-use super::errors::{Damaged, DriverError};
+use super::errors::{DecodeError, DriverError};
 use crate::step::{self, RecordColumns};
 use ::scylla::{
     response::query_result::QueryResult,
@@ -35,7 +35,7 @@ pub(super) const COLUMNS: [(&str, &str, &str); 11] = [
 ];
 
 /// The values of claims and renewals are those of the new record, the partition, and those of the old one.
-pub(super) fn swap(keyspace: &str) -> String {
+pub(super) fn renewal(keyspace: &str) -> String {
     format!(
         "UPDATE \"{keyspace}\".{TABLE} SET epoch = ?, incarnation = ?, write = ?, ttl_nanos = ?, holder = ? \
          WHERE pk = ? IF epoch = ? AND incarnation = ? AND write = ? AND ttl_nanos = ? AND holder = ?"
@@ -79,7 +79,7 @@ pub(super) struct Record<'a> {
 
 impl<'a> Record<'a> {
     pub(super) fn of_entry(entry: &'a Entry) -> Self {
-        let RecordColumns { incarnation, write, ttl_nanos, .. } = RecordColumns::of(entry);
+        let RecordColumns { incarnation, write, ttl_nanos, .. } = RecordColumns::new(entry);
         Self {
             epoch: Some(entry.epoch.get().cast_signed()),
             incarnation: Some(incarnation),
@@ -112,7 +112,7 @@ impl<'a> Record<'a> {
 pub(super) struct Columns(BTreeMap<String, CqlValue>);
 
 impl Columns {
-    pub(super) fn of(answer: QueryResult) -> Result<Self, DriverError> {
+    pub(super) fn from_result(answer: QueryResult) -> Result<Self, DriverError> {
         let unreadable = |cause: &dyn ToString| DriverError::Unreadable(cause.to_string().into());
         let rows = answer.into_rows_result().map_err(|cause| unreadable(&cause))?;
         let Some(row) = rows.maybe_first_row::<Row>().map_err(|cause| unreadable(&cause))? else {
@@ -131,7 +131,7 @@ impl Columns {
         }
     }
 
-    pub(super) fn slot(&self) -> Result<Slot, Damaged> {
+    pub(super) fn slot(&self) -> Result<Slot, DecodeError> {
         let Some(epoch) = self.bigint("epoch")? else {
             return Ok(Slot::Vacant(Vacant { last_epoch: None }));
         };
@@ -151,20 +151,20 @@ impl Columns {
         step::Columns { epoch, record: Some(record) }.slot().map_err(damaged)
     }
 
-    pub(super) fn last_batch(&self) -> Result<DocumentVersion, Damaged> {
+    pub(super) fn last_batch(&self) -> Result<DocumentVersion, DecodeError> {
         let number = self.bigint("last_batch")?.map(i64::cast_unsigned);
         Ok(number.map_or(DocumentVersion::NONE, DocumentVersion::from_stored))
     }
 
-    pub(super) fn last_batch_is(&self, id: &[u8]) -> Result<bool, Damaged> {
+    pub(super) fn last_batch_is(&self, id: &[u8]) -> Result<bool, DecodeError> {
         Ok(self.blob("last_batch_id")? == Some(id))
     }
 
-    pub(super) fn setting(&self) -> Result<Option<Vec<u8>>, Damaged> {
+    pub(super) fn setting(&self) -> Result<Option<Vec<u8>>, DecodeError> {
         Ok(self.blob("value")?.map(<[u8]>::to_vec))
     }
 
-    fn bigint(&self, name: &str) -> Result<Option<i64>, Damaged> {
+    fn bigint(&self, name: &str) -> Result<Option<i64>, DecodeError> {
         match self.0.get(name) {
             None => Ok(None),
             Some(CqlValue::BigInt(number)) => Ok(Some(*number)),
@@ -172,7 +172,7 @@ impl Columns {
         }
     }
 
-    fn blob(&self, name: &str) -> Result<Option<&[u8]>, Damaged> {
+    fn blob(&self, name: &str) -> Result<Option<&[u8]>, DecodeError> {
         match self.0.get(name) {
             None => Ok(None),
             Some(CqlValue::Blob(bytes)) => Ok(Some(bytes)),
@@ -182,12 +182,12 @@ impl Columns {
     }
 }
 
-fn missing(column: &str) -> Damaged {
-    Damaged(format!("column {column} is null where others are not"))
+fn missing(column: &str) -> DecodeError {
+    DecodeError(format!("column {column} is null where others are not"))
 }
 
-fn damaged(what: impl ToString) -> Damaged {
-    Damaged(what.to_string())
+fn damaged(what: impl ToString) -> DecodeError {
+    DecodeError(what.to_string())
 }
 
 const FIRST: &str = "0x00";
@@ -262,8 +262,8 @@ pub(super) fn documents(answer: QueryResult) -> Result<Vec<Document>, DriverErro
     .collect()
 }
 
-fn document_of(place: &[u8], version: Option<i64>, body: Option<&[u8]>) -> Result<Document, Damaged> {
-    let damaged = |what: &str| Damaged(format!("{what} at {}", place.escape_ascii()));
+fn document_of(place: &[u8], version: Option<i64>, body: Option<&[u8]>) -> Result<Document, DecodeError> {
+    let damaged = |what: &str| DecodeError(format!("{what} at {}", place.escape_ascii()));
     let id = place.strip_prefix(&[DOCUMENT]).ok_or_else(|| damaged("a row that is not a document"))?;
     let id = DocumentId::new(Bytes::copy_from_slice(id)).map_err(|_| damaged("a document without an id"))?;
     let (Some(version), Some(body)) = (version, body) else {

@@ -89,7 +89,7 @@ impl Statements {
         let mut batch = Batch::new(BatchType::Unlogged);
         batch.set_consistency(commit);
         Ok(Self {
-            swap: prepare(rows::swap(keyspace), commit).await?,
+            swap: prepare(rows::renewal(keyspace), commit).await?,
             release: prepare(rows::release(keyspace), commit).await?,
             read: prepare(rows::read(keyspace), read).await?,
             // One replica: cheap, and stale until it receives a write.
@@ -111,8 +111,12 @@ impl Statements {
 
     pub(super) async fn step(&self, at: &[u8], step: &Step, id: &[u8]) -> Result<Columns, DriverError> {
         match step {
-            Step::Claim { from, to } => self.swap(at, &Record::of_entry(to), &Record::of_slot(from)).await,
-            Step::Renew { from, to } => self.swap(at, &Record::of_entry(to), &Record::of_entry(from)).await,
+            Step::Claim { from, to } => {
+                self.replace_record(at, &Record::of_entry(to), &Record::of_slot(from)).await
+            }
+            Step::Renew { from, to } => {
+                self.replace_record(at, &Record::of_entry(to), &Record::of_entry(from)).await
+            }
             Step::Release { incarnation, epoch } => {
                 let values = (at, epoch.get().cast_signed(), incarnation.as_bytes().as_slice());
                 self.execute(&self.release, values).await
@@ -122,7 +126,12 @@ impl Statements {
         }
     }
 
-    async fn swap(&self, at: &[u8], new: &Record<'_>, old: &Record<'_>) -> Result<Columns, DriverError> {
+    async fn replace_record(
+        &self,
+        at: &[u8],
+        new: &Record<'_>,
+        old: &Record<'_>,
+    ) -> Result<Columns, DriverError> {
         let new = (new.epoch, new.incarnation, new.write, new.ttl_nanos, new.holder);
         let old = (old.epoch, old.incarnation, old.write, old.ttl_nanos, old.holder);
         let values = (new.0, new.1, new.2, new.3, new.4, at, old.0, old.1, old.2, old.3, old.4);
@@ -146,7 +155,7 @@ impl Statements {
         statement: &PreparedStatement,
         values: impl SerializeRow,
     ) -> Result<Columns, DriverError> {
-        Columns::of(self.session.execute_unpaged(statement, values).await?)
+        Columns::from_result(self.session.execute_unpaged(statement, values).await?)
     }
 }
 
@@ -223,7 +232,7 @@ impl Statements {
             batch.append_statement(statement.clone());
             values.push(of_it);
         }
-        Columns::of(self.session.batch(&batch, values).await?)
+        Columns::from_result(self.session.batch(&batch, values).await?)
     }
 
     pub(super) async fn document(&self, at: &[u8], id: &DocumentId) -> Result<Option<Document>, DriverError> {

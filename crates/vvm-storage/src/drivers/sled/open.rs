@@ -1,8 +1,8 @@
-use super::{Job, ROOM, SEGMENT_BYTES, Shared};
+use super::{Job, ROOM, SEGMENT_BYTES, SharedDatabase};
 use crate::{
     drivers::database_thread::DatabaseThread,
     opening::OpenError,
-    sysvvm::{Opened, Provenance},
+    sysvvm::{OpenedStorage, Provenance},
 };
 use std::{
     collections::BTreeMap,
@@ -35,7 +35,7 @@ const FORMAT_KEY: &[u8] = b"\0vvm format";
 const FORMAT: &[u8] = b"1";
 
 /// The open folders of this process: sled can't open one twice, so handles share it.
-static OPEN: Mutex<BTreeMap<PathBuf, Weak<Shared>>> = Mutex::const_new(BTreeMap::new());
+static OPEN: Mutex<BTreeMap<PathBuf, Weak<SharedDatabase>>> = Mutex::const_new(BTreeMap::new());
 
 #[derive(Debug)]
 pub(super) struct Database {
@@ -52,10 +52,10 @@ impl Database {
     }
 }
 
-pub(super) async fn open(path: &Path) -> Result<(Arc<Shared>, Opened), OpenError> {
+pub(super) async fn open(path: &Path) -> Result<(Arc<SharedDatabase>, OpenedStorage), OpenError> {
     let mut open = OPEN.lock().await;
     let (folder, provenance) = prepare(path)?;
-    let opened = Opened::at(folder.display().to_string(), provenance);
+    let opened = OpenedStorage::at(folder.display().to_string(), provenance);
     open.retain(|_, shared| shared.strong_count() > 0);
     if let Some(shared) = open.get(&folder).and_then(Weak::upgrade).filter(|shared| !shared.jobs.is_closed())
     {
@@ -72,7 +72,7 @@ pub(super) async fn open(path: &Path) -> Result<(Arc<Shared>, Opened), OpenError
             Ok(_) => {}
         }
     })?;
-    let shared = Arc::new(Shared { jobs, thread });
+    let shared = Arc::new(SharedDatabase { jobs, thread });
     is_open.await.map_err(|_| OpenError::refused("the thread that opened the database panicked"))??;
     open.insert(folder, Arc::downgrade(&shared));
     Ok((shared, opened))

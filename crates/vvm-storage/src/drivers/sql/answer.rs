@@ -1,4 +1,4 @@
-use super::errors::{Damaged, DriverError};
+use super::errors::{DecodeError, DriverError};
 
 /// The longest answer to a message. A page of documents has 2 MiB, and the slots of a name less.
 const LONGEST_ANSWER: usize = 32 << 20;
@@ -26,15 +26,15 @@ impl AnswerLimit {
 
 /// For each statement of a message rows, and how many rows it showed or changed, or how many met its condition.
 #[derive(Default, Debug)]
-pub(crate) struct Answer(pub(crate) Vec<Answered>);
+pub(crate) struct StatementResults(pub(crate) Vec<StatementResult>);
 
 #[derive(Default, Debug)]
-pub(crate) struct Answered {
+pub(crate) struct StatementResult {
     pub(crate) rows: Vec<Row>,
     pub(crate) affected: u64,
 }
 
-impl Answer {
+impl StatementResults {
     pub(crate) fn row(&self, statement: usize) -> Option<&Row> {
         self.rows(statement).first()
     }
@@ -80,18 +80,18 @@ impl Row {
         Self { columns: columns.collect(), is_hex: true }
     }
 
-    fn stored(&self, column: usize) -> Result<&[u8], Damaged> {
-        let missing = || Damaged::of(format!("column {} is null where others are not", column + 1));
+    fn stored(&self, column: usize) -> Result<&[u8], DecodeError> {
+        let missing = || DecodeError::of(format!("column {} is null where others are not", column + 1));
         self.columns.get(column).and_then(Option::as_deref).ok_or_else(missing)
     }
 
-    pub(crate) fn bytes(&self, column: usize) -> Result<Vec<u8>, Damaged> {
+    pub(crate) fn bytes(&self, column: usize) -> Result<Vec<u8>, DecodeError> {
         let stored = self.stored(column)?;
         if self.is_hex { from_hex(stored) } else { Ok(stored.to_vec()) }
     }
 
-    pub(crate) fn text(&self, column: usize) -> Result<&str, Damaged> {
-        str::from_utf8(self.stored(column)?).map_err(Damaged::of)
+    pub(crate) fn text(&self, column: usize) -> Result<&str, DecodeError> {
+        str::from_utf8(self.stored(column)?).map_err(DecodeError::of)
     }
 
     pub(crate) fn is_null(&self, column: usize) -> bool {
@@ -99,12 +99,12 @@ impl Row {
     }
 
     /// A number without a sign, or the same 64 bits of one with a sign.
-    pub(crate) fn number(&self, column: usize) -> Result<u64, Damaged> {
+    pub(crate) fn number(&self, column: usize) -> Result<u64, DecodeError> {
         let text = self.text(column)?;
-        text.parse().or_else(|_| text.parse().map(i64::cast_unsigned)).map_err(Damaged::of)
+        text.parse().or_else(|_| text.parse().map(i64::cast_unsigned)).map_err(DecodeError::of)
     }
 
-    pub(crate) fn is_true(&self, column: usize) -> Result<bool, Damaged> {
+    pub(crate) fn is_true(&self, column: usize) -> Result<bool, DecodeError> {
         Ok(matches!(self.text(column)?, "t" | "1"))
     }
 }
@@ -115,14 +115,14 @@ pub(crate) fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]).collect()
 }
 
-fn from_hex(text: &[u8]) -> Result<Vec<u8>, Damaged> {
+fn from_hex(text: &[u8]) -> Result<Vec<u8>, DecodeError> {
     let digit = |digit: u8| char::from(digit).to_digit(16).map(|digit| digit as u8);
     let pair = |pair: &[u8]| match pair {
         [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
         _ => None,
     };
     let bytes: Option<Vec<u8>> = text.chunks(2).map(pair).collect();
-    bytes.ok_or_else(|| Damaged::of("bytes that are no hexadecimal digits"))
+    bytes.ok_or_else(|| DecodeError::of("bytes that are no hexadecimal digits"))
 }
 
 #[cfg(test)]
@@ -147,8 +147,8 @@ mod tests {
     #[test]
     fn frame_is_left_out_and_statements_are_counted_from_both_ends() {
         let answer = || {
-            let answered = |affected| Answered { rows: Vec::new(), affected };
-            Answer([1, 2, 3, 4].map(answered).into())
+            let answered = |affected| StatementResult { rows: Vec::new(), affected };
+            StatementResults([1, 2, 3, 4].map(answered).into())
         };
         let within = answer().within((1, 1));
         assert_eq!((within.affected(0), within.affected(1), within.affected(2)), (2, 3, 0));

@@ -1,13 +1,13 @@
-//! [`Connections`]: as many as there are requests at once, up to a limit. Those that are not needed for a while are
+//! [`ConnectionPool`]: as many as there are requests at once, up to a limit. Those that are not needed for a while are
 //! closed. A candidate has none between its looks while the server has few left for other programs: see
-//! [`Connections::make_room`].
+//! [`ConnectionPool::make_room`].
 
-use super::{address::Address, answer::Answer, errors::DriverError};
+use super::{address::Address, answer::StatementResults, errors::DriverError};
 use crate::{
     drivers::{
         address::{Host, unreachable},
-        connections::{Next, Room},
-        errors::Closed,
+        connections::{Next, RequestLimiter},
+        errors::HandleClosed,
     },
     opening::OpenError,
 };
@@ -41,7 +41,7 @@ pub(crate) trait Session: Send {
     ///
     /// # Cancel safety
     /// Dropped, it may be applied, now or later. The session has to be dropped with it.
-    fn ask(&mut self, text: &str) -> impl Future<Output = Result<Answer, DriverError>> + Send;
+    fn ask(&mut self, text: &str) -> impl Future<Output = Result<StatementResults, DriverError>> + Send;
 
     /// Asks the server whether more than two thirds of its connections are in use.
     fn is_crowded(&mut self) -> impl Future<Output = Result<bool, DriverError>> + Send;
@@ -86,7 +86,7 @@ pub(crate) trait Server: Send + Sync + Sized + 'static {
     fn connect(&self, host: &Host) -> impl Future<Output = Result<Self::Session, OpenError>> + Send;
 }
 
-pub(crate) struct Idle<T> {
+pub(crate) struct IdleConnections<T> {
     /// Each with the end of its last request.
     pub(crate) sessions: Vec<(Instant, T)>,
     /// How many connections requests use, those that are being made included.
@@ -127,29 +127,29 @@ impl Wake for Waiters {
 }
 
 /// A connection that a request uses. Dropped, it is closed, unless it was given back.
-pub(crate) struct Lent<'a, S: Server> {
+pub(crate) struct PooledConnection<'a, S: Server> {
     pub(crate) session: S::Session,
-    of: Borrower<'a, S>,
+    of: PoolSlot<'a, S>,
 }
 
-struct Borrower<'a, S: Server> {
-    connections: &'a Connections<S, S::Session>,
+struct PoolSlot<'a, S: Server> {
+    connections: &'a ConnectionPool<S, S::Session>,
     has_listener: bool,
 }
 
-pub(crate) struct Connections<S, T> {
+pub(crate) struct ConnectionPool<S, T> {
     server: S,
-    room: Room,
-    idle: Mutex<Idle<T>>,
+    room: RequestLimiter,
+    idle: Mutex<IdleConnections<T>>,
     next: Next,
 }
 
-impl<S: Server> Connections<S, S::Session> {
+impl<S: Server> ConnectionPool<S, S::Session> {
     pub(crate) fn new(server: S) -> Result<Self, OpenError> {
-        let room = Room::new(server.address().request_timeout, server.address().connections.into());
+        let room = RequestLimiter::new(server.address().request_timeout, server.address().connections.into());
         let room =
             room.map_err(|cause| OpenError::refused(format!("the client can't be set up: {cause}")))?;
-        let idle = Idle {
+        let idle = IdleConnections {
             sessions: Vec::new(),
             lent: 0,
             channels: BTreeSet::new(),
@@ -174,19 +174,19 @@ impl<S: Server> Connections<S, S::Session> {
 
     /// Sends `text` once, as one message, and returns the answer.
     /// Dropped, it may be applied, now or later. Its connection is closed.
-    pub(crate) async fn ask(&self, text: &str) -> Result<Answer, DriverError> {
+    pub(crate) async fn ask(&self, text: &str) -> Result<StatementResults, DriverError> {
         let (_room, mut lent) = self.lend().await?;
         let answer = self.in_time(lent.session.ask(text)).await;
         lent.give_back_after(answer)
     }
 
     /// Waits until a request may begin, and returns a connection for it that is open as far as this side knows.
-    pub(crate) async fn lend(&self) -> Result<(SemaphorePermit<'_>, Lent<'_, S>), DriverError> {
-        let room = self.room.enter().await?;
+    pub(crate) async fn lend(&self) -> Result<(SemaphorePermit<'_>, PooledConnection<'_, S>), DriverError> {
+        let room = self.room.acquire().await?;
         if let Some(lent) = self.idle_session().await {
             return Ok((room, lent));
         }
-        let of = Borrower::new(self, &mut self.idle(), false);
+        let of = PoolSlot::new(self, &mut self.idle(), false);
         Ok((room, self.connected(of).await?))
     }
 
@@ -195,8 +195,8 @@ impl<S: Server> Connections<S, S::Session> {
     pub(crate) async fn lend_to_listen(
         &self,
         channel: &str,
-    ) -> Result<(SemaphorePermit<'_>, Lent<'_, S>), DriverError> {
-        let room = self.room.enter().await?;
+    ) -> Result<(SemaphorePermit<'_>, PooledConnection<'_, S>), DriverError> {
+        let room = self.room.acquire().await?;
         loop {
             let found = poll_fn(|context| {
                 let mut idle = self.idle();
@@ -207,7 +207,7 @@ impl<S: Server> Connections<S, S::Session> {
                     return Poll::Pending;
                 }
                 let lent = idle.take(self);
-                Poll::Ready(lent.ok_or_else(|| Borrower::new(self, &mut idle, false)))
+                Poll::Ready(lent.ok_or_else(|| PoolSlot::new(self, &mut idle, false)))
             });
             match found.await {
                 Ok(mut lent) => {
@@ -220,13 +220,13 @@ impl<S: Server> Connections<S, S::Session> {
         }
     }
 
-    async fn connected<'a>(&'a self, of: Borrower<'a, S>) -> Result<Lent<'a, S>, DriverError> {
+    async fn connected<'a>(&'a self, of: PoolSlot<'a, S>) -> Result<PooledConnection<'a, S>, DriverError> {
         let (hosts, mut refusal) = (&self.address().hosts, None);
         for at in self.next.attempts(hosts.len()) {
             match self.connect(&hosts[at]).await {
                 Ok(session) => {
                     self.next.works(at);
-                    return Ok(Lent { session, of });
+                    return Ok(PooledConnection { session, of });
                 }
                 Err(error) => {
                     tracing::debug!(%error, "host left out");
@@ -234,7 +234,7 @@ impl<S: Server> Connections<S, S::Session> {
                 }
             }
         }
-        Err(refusal.map_or(Closed.into(), DriverError::from))
+        Err(refusal.map_or(HandleClosed.into(), DriverError::from))
     }
 
     pub(crate) async fn in_time<A>(
@@ -245,7 +245,7 @@ impl<S: Server> Connections<S, S::Session> {
         answer.unwrap_or_else(|silence| Err(DriverError::Unanswered(silence)))
     }
 
-    async fn idle_session(&self) -> Option<Lent<'_, S>> {
+    async fn idle_session(&self) -> Option<PooledConnection<'_, S>> {
         loop {
             let mut lent = self.idle().take(self)?;
             if lent.session.is_open().await {
@@ -280,7 +280,7 @@ impl<S: Server> Connections<S, S::Session> {
         let is_crowded = match known {
             Some((_, is_crowded)) => is_crowded,
             None => {
-                let Ok(_room) = self.room.enter().await else { return };
+                let Ok(_room) = self.room.acquire().await else { return };
                 let Some(mut lent) = self.idle_session().await else { return };
                 let Ok(is_crowded) = self.in_time(lent.session.is_crowded()).await else { return };
                 lent.give_back();
@@ -326,31 +326,34 @@ impl<S: Server> Connections<S, S::Session> {
     }
 }
 
-impl<S, T> Connections<S, T> {
-    pub(crate) fn idle(&self) -> MutexGuard<'_, Idle<T>> {
+impl<S, T> ConnectionPool<S, T> {
+    pub(crate) fn idle(&self) -> MutexGuard<'_, IdleConnections<T>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<T: Session> Idle<T> {
+impl<T: Session> IdleConnections<T> {
     pub(crate) fn listener(&self) -> Option<usize> {
         self.sessions.iter().position(|(_, session)| session.is_listener())
     }
 
     /// The one on which notifications arrive, which stays open, else the last one given back. So those that
     /// are not needed stay unused.
-    fn take<'a, S: Server<Session = T>>(&mut self, of: &'a Connections<S, T>) -> Option<Lent<'a, S>> {
+    fn take<'a, S: Server<Session = T>>(
+        &mut self,
+        of: &'a ConnectionPool<S, T>,
+    ) -> Option<PooledConnection<'a, S>> {
         let last = self.sessions.len().checked_sub(1)?;
         let (_, session) = self.sessions.remove(self.listener().unwrap_or(last));
         let has_listener = session.is_listener();
-        Some(Lent { session, of: Borrower::new(of, self, has_listener) })
+        Some(PooledConnection { session, of: PoolSlot::new(of, self, has_listener) })
     }
 }
 
-impl<'a, S: Server> Borrower<'a, S> {
+impl<'a, S: Server> PoolSlot<'a, S> {
     fn new(
-        connections: &'a Connections<S, S::Session>,
-        idle: &mut Idle<S::Session>,
+        connections: &'a ConnectionPool<S, S::Session>,
+        idle: &mut IdleConnections<S::Session>,
         has_listener: bool,
     ) -> Self {
         idle.lent += 1;
@@ -358,7 +361,7 @@ impl<'a, S: Server> Borrower<'a, S> {
     }
 }
 
-impl<S: Server> Lent<'_, S> {
+impl<S: Server> PooledConnection<'_, S> {
     /// Notifications of the channel arrive on it from now on.
     pub(crate) fn listens_to(&mut self, channel: &str) {
         self.of.has_listener = true;
@@ -386,7 +389,7 @@ impl<S: Server> Lent<'_, S> {
     }
 }
 
-impl<S: Server> Drop for Borrower<'_, S> {
+impl<S: Server> Drop for PoolSlot<'_, S> {
     fn drop(&mut self) {
         let mut idle = self.connections.idle();
         idle.lent -= 1;
@@ -398,7 +401,7 @@ impl<S: Server> Drop for Borrower<'_, S> {
     }
 }
 
-impl<S: Server> fmt::Debug for Connections<S, S::Session> {
+impl<S: Server> fmt::Debug for ConnectionPool<S, S::Session> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "Connections({})", self.address())
     }

@@ -1,19 +1,19 @@
 //! The verbs: each one message, sent once. A refusal, and the first message after a fail-over, is followed by another.
 
 use super::{
-    answer::{Answer, Row},
-    connections::Connections,
-    errors::{Damaged, DriverError},
-    history::{Clocks, Compared, History},
+    answer::{Row, StatementResults},
+    connections::ConnectionPool,
+    errors::{DecodeError, DriverError},
+    history::{Clocks, ComparedHistory, Lineage},
     open::{self, Opening},
     rows,
 };
 use crate::{
-    drivers::fail_over::{Unwritten, claim_after_adoption, is_insertion, unwritten},
+    drivers::fail_over::{RefusalCause, claim_after_adoption, is_insertion, unwritten},
     key::Partition,
     opening::OpenError,
-    step::{Done, Shown, Step},
-    sysvvm::{Description, Opened, Provenance, SysVvmHints, SysVvmStorage},
+    step::{CurrentState, Step, StepOutcome},
+    sysvvm::{Description, OpenedStorage, Provenance, SysVvmHints, SysVvmStorage},
 };
 use async_trait::async_trait;
 use ielections::{
@@ -37,18 +37,18 @@ pub(crate) trait Driver: Opening {
 
     /// Sends a statement by itself, which costs a server least. `None`, and nothing was sent, if the server has to
     /// show its history with it.
-    fn alone(
-        connections: &Connections<Self, Self::Session>,
+    fn send_single(
+        connections: &ConnectionPool<Self, Self::Session>,
         statement: &Self::Statement<'_>,
-        history: &History,
+        history: &Lineage,
         lock_timeout: Duration,
-    ) -> impl Future<Output = Result<Option<Answer>, DriverError>> + Send;
+    ) -> impl Future<Output = Result<Option<StatementResults>, DriverError>> + Send;
 }
 
 pub struct SqlStorage<Server, Session> {
-    connections: Connections<Server, Session>,
+    connections: ConnectionPool<Server, Session>,
     /// The history that writes name. `None` until this handle has seen one that was adopted.
-    history: Mutex<Option<History>>,
+    history: Mutex<Option<Lineage>>,
     clocks: Clocks,
 }
 
@@ -62,7 +62,7 @@ impl<S: Driver> SqlStorage<S, S::Session> {
 
     /// Creates what is missing, and raises the bound of TTLs if the URL has a larger one. Many may do so at once.
     pub(crate) async fn init(url: &str) -> Result<(), OpenError> {
-        let connections = Connections::new(S::at(url)?)?;
+        let connections = ConnectionPool::new(S::at(url)?)?;
         let created = open::create(&connections).await;
         connections.close().await;
         created
@@ -75,15 +75,15 @@ impl<S: Driver> SqlStorage<S, S::Session> {
         password.is_some_and(|password| !password.0.is_empty())
     }
 
-    pub(in crate::drivers) fn connections(&self) -> &Connections<S, S::Session> {
+    pub(in crate::drivers) fn connections(&self) -> &ConnectionPool<S, S::Session> {
         &self.connections
     }
 
-    fn history(&self) -> Option<History> {
+    fn history(&self) -> Option<Lineage> {
         self.history.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn set_history(&self, history: History) {
+    fn set_history(&self, history: Lineage) {
         *self.history.lock().unwrap_or_else(PoisonError::into_inner) = Some(history);
     }
 
@@ -93,14 +93,18 @@ impl<S: Driver> SqlStorage<S, S::Session> {
     }
 
     /// Carries out `statements` in one transaction, and shows the history behind them.
-    async fn transaction(&self, lock_timeout: Duration, statements: &str) -> Result<Answer, DriverError> {
+    async fn transaction(
+        &self,
+        lock_timeout: Duration,
+        statements: &str,
+    ) -> Result<StatementResults, DriverError> {
         let answer = self.connections.ask(&S::transaction(statements, lock_timeout)).await?;
         Ok(answer.within(S::FRAME))
     }
 
     /// The history that `answer` shows at its end. Notes what the server's clock shows.
-    fn shown(&self, answer: &Answer) -> Result<Option<History>, DriverError> {
-        let shown = History::shown(answer.row_from_end(0))?;
+    fn shown(&self, answer: &StatementResults) -> Result<Option<Lineage>, DriverError> {
+        let shown = Lineage::shown(answer.row_from_end(0))?;
         self.clocks.seen(self.connections.clock(), shown.server_time);
         if !shown.is_fit {
             // A new connection goes to the server that accepts writes, or is refused with the reason.
@@ -113,7 +117,7 @@ impl<S: Driver> SqlStorage<S, S::Session> {
     }
 
     /// Whether the history that `answer` shows at its end is still the one that our writes name.
-    fn is_same_history(&self, answer: &Answer) -> Result<bool, DriverError> {
+    fn is_same_history(&self, answer: &StatementResults) -> Result<bool, DriverError> {
         let (Some(shown), Some(ours)) = (self.shown(answer)?, self.history()) else { return Ok(false) };
         let is_same = ours.is_same(&shown);
         if is_same && shown.max_ttl > ours.max_ttl {
@@ -139,7 +143,7 @@ impl<S: Driver> SqlStorage<S, S::Session> {
         let answer = self.transaction(self.lock_timeout(), &adoption).await?;
         // It was adopted in this very transaction, or before.
         let history = self.shown(&answer)?;
-        let history = history.ok_or_else(|| Damaged::of("a history that was not adopted"))?;
+        let history = history.ok_or_else(|| DecodeError::of("a history that was not adopted"))?;
         let slot = rows::slot(answer.row_from_end(1).filter(|_| at.is_some()))?;
         if !ours.is_some_and(|ours| ours.is_same(&history)) {
             let location = self.connections.address();
@@ -150,35 +154,39 @@ impl<S: Driver> SqlStorage<S, S::Session> {
     }
 
     /// Sends a step, if the history is ours. `None` if the server has another one, and nothing was written.
-    async fn carry_out(&self, at: &Partition, step: &Step) -> Result<Option<Done>, DriverError> {
+    async fn carry_out(&self, at: &Partition, step: &Step) -> Result<Option<StepOutcome>, DriverError> {
         match (step, &self.history()) {
             (Step::Settle { value }, _) => {
                 let answer = self.transaction(self.lock_timeout(), &S::settle(at, value)).await?;
                 self.shown(&answer)?;
-                let stands = answer.row(1).ok_or_else(Damaged::not_shown)?.bytes(0)?;
+                let stands = answer.row(1).ok_or_else(DecodeError::not_shown)?.bytes(0)?;
                 // The statement shows what stands after it, and not which call stored it.
                 let is_ours = stands == *value;
-                Ok(Some(if is_ours { Done::Applied } else { Done::Refused(Shown::Setting(stands)) }))
+                Ok(Some(if is_ours {
+                    StepOutcome::Applied
+                } else {
+                    StepOutcome::Refused(CurrentState::Setting(stands))
+                }))
             }
             (_, None) => Ok(None),
             (Step::Claim { from, to }, Some(history)) => {
-                self.write(at, step, history, |compared| S::swap(at, from, to, compared)).await
+                self.write(at, step, history, |compared| S::claim(at, from, to, compared)).await
             }
             (Step::Renew { from, to }, Some(history)) => {
-                self.write(at, step, history, |compared| S::renewal(at, from, to, compared)).await
+                self.write(at, step, history, |compared| S::renew(at, from, to, compared)).await
             }
             (Step::Release { incarnation, epoch }, Some(history)) => {
                 let release = |compared| S::release(at, incarnation, *epoch, compared);
                 self.write(at, step, history, release).await
             }
             (Step::Batch { fence, writes }, Some(history)) => {
-                let text = format!("{}; {}", S::locked(at), S::write(at, fence, writes, history));
+                let text = format!("{}; {}", S::locked(at), S::batch(at, fence, writes, history));
                 let answer = self.transaction(self.lock_timeout(), &text).await?;
-                if answer.affected(S::WRITTEN) > 0 {
-                    return Ok(Some(Done::Applied));
+                if answer.affected(S::BATCH_STATEMENT) > 0 {
+                    return Ok(Some(StepOutcome::Applied));
                 }
                 let is_same = self.is_same_history(&answer)?;
-                Ok(is_same.then_some(Done::Refused(Shown::Nothing)))
+                Ok(is_same.then_some(StepOutcome::Refused(CurrentState::Nothing)))
             }
         }
     }
@@ -187,9 +195,9 @@ impl<S: Driver> SqlStorage<S, S::Session> {
         &self,
         at: &Partition,
         step: &Step,
-        history: &'a History,
-        statement: impl Fn(Compared<'a>) -> S::Statement<'a>,
-    ) -> Result<Option<Done>, DriverError> {
+        history: &'a Lineage,
+        statement: impl Fn(ComparedHistory<'a>) -> S::Statement<'a>,
+    ) -> Result<Option<StepOutcome>, DriverError> {
         let mut lock_timeout = self.lock_timeout();
         if let Step::Claim { to, .. } | Step::Renew { to, .. } = step {
             if to.ttl > history.max_ttl && rows::is_led(at) {
@@ -199,18 +207,20 @@ impl<S: Driver> SqlStorage<S, S::Session> {
         }
         // Refused, it has changed nothing. What stands is then shown by a transaction, which writes by itself if the
         // slot has become the one that is expected.
-        let alone = statement(Compared { history, alone: true });
-        let answer = S::alone(&self.connections, &alone, history, lock_timeout).await?;
+        let alone = statement(ComparedHistory { history, alone: true });
+        let answer = S::send_single(&self.connections, &alone, history, lock_timeout).await?;
         if answer.is_some_and(|answer| answer.affected(0) > 0) {
             return Ok(Some(self.applied(at, step)));
         }
         // A row that is there is locked first: what is shown is what the write then finds. One that is not there can't
         // be locked, and no row ever goes away.
-        let (write, locked) = (statement(Compared { history, alone: false }), S::locked(at));
+        let (write, locked) = (statement(ComparedHistory { history, alone: false }), S::locked(at));
         let (text, written, shown) = match is_insertion(step) {
-            true if S::INSERTS_AGAIN => (format!("{write}; {locked}"), Some(0), 1 + S::LOCKED),
-            true => (locked.to_string(), None, S::LOCKED),
-            false => (format!("{locked}; {write}"), Some(S::LOCKED + 1), S::LOCKED),
+            true if S::INSERTS_AGAIN => (format!("{write}; {locked}"), Some(0), 1 + S::LOCKED_SLOT_STATEMENT),
+            true => (locked.to_string(), None, S::LOCKED_SLOT_STATEMENT),
+            false => {
+                (format!("{locked}; {write}"), Some(S::LOCKED_SLOT_STATEMENT + 1), S::LOCKED_SLOT_STATEMENT)
+            }
         };
         let answer = self.transaction(lock_timeout, &text).await?;
         if written.is_some_and(|written| answer.affected(written) > 0) {
@@ -218,19 +228,19 @@ impl<S: Driver> SqlStorage<S, S::Session> {
         }
         let stands = rows::slot(answer.row(shown))?;
         match unwritten(step, stands, self.is_same_history(&answer)?) {
-            Unwritten::Refused(stands) => Ok(Some(Done::Refused(stands.into()))),
-            Unwritten::OtherHistory => Ok(None),
-            Unwritten::NotShown => Err(Damaged::not_shown().into()),
+            RefusalCause::Refused(stands) => Ok(Some(StepOutcome::Refused(stands.into()))),
+            RefusalCause::OtherHistory => Ok(None),
+            RefusalCause::NotShown => Err(DecodeError::not_shown().into()),
         }
     }
 
-    fn applied(&self, at: &Partition, step: &Step) -> Done {
+    fn applied(&self, at: &Partition, step: &Step) -> StepOutcome {
         if let Step::Claim { to, .. } | Step::Renew { to, .. } = step
             && rows::is_led(at)
         {
             self.connections.leads_for(to.ttl);
         }
-        Done::Applied
+        StepOutcome::Applied
     }
 
     /// Sends a read that shows slots, in a transaction if it `locks`. If the history has changed, it is adopted first,
@@ -245,11 +255,11 @@ impl<S: Driver> SqlStorage<S, S::Session> {
         if S::READS_ALONE
             && let Some(history) = self.history()
             && let Some(answer) =
-                S::alone(&self.connections, statement, &history, self.lock_timeout()).await?
+                S::send_single(&self.connections, statement, &history, self.lock_timeout()).await?
         {
             return Ok(answer.into_rows(0));
         }
-        let (text, place) = (statement.to_string(), if locks { S::LOCKED } else { 0 });
+        let (text, place) = (statement.to_string(), if locks { S::LOCKED_SLOT_STATEMENT } else { 0 });
         let send = async || match locks {
             true => self.transaction(self.lock_timeout(), &text).await,
             false => self.connections.ask(&format!("{text}; {}", S::history())).await,
@@ -271,7 +281,7 @@ impl<S: Driver> SqlStorage<S, S::Session> {
     async fn asked<T>(
         &self,
         text: &str,
-        decode: impl FnOnce(&Answer) -> Result<T, Damaged>,
+        decode: impl FnOnce(&StatementResults) -> Result<T, DecodeError>,
     ) -> Result<T, ReadError> {
         let answer = self.connections.ask(text).await;
         answer.and_then(|answer| Ok(decode(&answer)?)).map_err(DriverError::of_read)
@@ -299,11 +309,11 @@ impl<S: Driver> SysVvmStorage for SqlStorage<S, S::Session> {
         }
     }
 
-    fn opened(&self) -> Option<Opened> {
-        Some(Opened::at(self.connections.address().to_string(), Provenance::Existing))
+    fn opened(&self) -> Option<OpenedStorage> {
+        Some(OpenedStorage::at(self.connections.address().to_string(), Provenance::Existing))
     }
 
-    async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError> {
+    async fn commit(&self, at: Partition, step: Step) -> Result<StepOutcome, WriteError> {
         if matches!(step, Step::Claim { .. }) && rows::is_led(&at) {
             self.check_clocks().await.map_err(DriverError::of_unsent)?;
         }
@@ -327,7 +337,7 @@ impl<S: Driver> SysVvmStorage for SqlStorage<S, S::Session> {
             return Ok(Vec::new());
         }
         let slots = self.read_slots(&S::peek(at), false, None).await.and_then(|shown| {
-            Ok(shown.iter().map(rows::peeked).collect::<Result<HashMap<_, _>, Damaged>>()?)
+            Ok(shown.iter().map(rows::peeked).collect::<Result<HashMap<_, _>, DecodeError>>()?)
         });
         let slots = slots.map_err(DriverError::of_read)?;
         self.connections.make_room().await;
@@ -336,12 +346,12 @@ impl<S: Driver> SysVvmStorage for SqlStorage<S, S::Session> {
     }
 
     async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
-        let value = |answer: &Answer| answer.row(0).map(|row| row.bytes(0)).transpose();
+        let value = |answer: &StatementResults| answer.row(0).map(|row| row.bytes(0)).transpose();
         self.asked(&rows::setting::<S>(&at), value).await
     }
 
     async fn settings(&self) -> Result<Option<Vec<Partition>>, ReadError> {
-        let keys = |answer: &Answer| {
+        let keys = |answer: &StatementResults| {
             answer.rows(0).iter().map(|row| row.bytes(0).map(Partition::from_bytes)).collect()
         };
         self.asked(&rows::settings::<S>(), keys).await.map(Some)

@@ -41,7 +41,7 @@ pub(crate) enum DriverError {
     )]
     OtherHistory,
     #[error(transparent)]
-    Damaged(#[from] Damaged),
+    Damaged(#[from] DecodeError),
     /// The claim's TTL is beyond the bound that is waited for after a fail-over.
     #[error(
         "a TTL of {ttl} is longer than this storage allows, {most}: choose a shorter one, or run `vvm \
@@ -53,7 +53,7 @@ pub(crate) enum DriverError {
     #[error(transparent)]
     ClockIsFar(#[from] ClockIsFar),
     #[error(transparent)]
-    Closed(#[from] errors::Closed),
+    Closed(#[from] errors::HandleClosed),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -70,9 +70,9 @@ pub(crate) struct ClockIsFar {
 #[error(
     "a table of sysvvm has a row that no election wrote: {0}. Stop all candidates, and find out what writes there"
 )]
-pub(crate) struct Damaged(String);
+pub(crate) struct DecodeError(String);
 
-impl Damaged {
+impl DecodeError {
     pub(crate) fn of(what: impl ToString) -> Self {
         Self(what.to_string())
     }

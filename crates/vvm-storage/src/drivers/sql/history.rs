@@ -6,7 +6,7 @@
 
 use super::{
     answer::Row,
-    errors::{ClockIsFar, Damaged},
+    errors::{ClockIsFar, DecodeError},
 };
 use ielections::Ttl;
 use std::{
@@ -19,7 +19,7 @@ use vvm_clock::{Clock, Instant, SystemWallClock, WallClock};
 pub(crate) const ADOPTED: &str = "none: waiting after a fail-over of the database";
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct History {
+pub(crate) struct Lineage {
     pub(crate) witness: Vec<u8>,
     /// Rises with each fail-over.
     pub(crate) generation: u64,
@@ -28,8 +28,8 @@ pub(crate) struct History {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Compared<'a> {
-    pub(crate) history: &'a History,
+pub(crate) struct ComparedHistory<'a> {
+    pub(crate) history: &'a Lineage,
     /// Whether it is sent by [`Driver::alone`](super::driver::Driver::alone), on a connection that is known to have
     /// the history.
     pub(crate) alone: bool,
@@ -37,26 +37,26 @@ pub(crate) struct Compared<'a> {
 
 /// What [`Statements::history`](super::rows::Statements::history) shows.
 #[derive(Debug)]
-pub(crate) struct Shown {
+pub(crate) struct ServerHistory {
     /// `None` if the server that answers is another one than the history names.
-    pub(crate) adopted: Option<History>,
+    pub(crate) adopted: Option<Lineage>,
     /// Whether the server accepts writes and keeps them.
     pub(crate) is_fit: bool,
     pub(crate) server_time: Duration,
 }
 
-impl History {
+impl Lineage {
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.witness == other.witness
     }
 
     /// Columns: witness, generation, the largest TTL, whether it names the server, whether that is fit, and its clock in
     /// milliseconds.
-    pub(crate) fn shown(row: Option<&Row>) -> Result<Shown, Damaged> {
-        let row = row.ok_or_else(|| Damaged::of("the table of the history is empty"))?;
+    pub(crate) fn shown(row: Option<&Row>) -> Result<ServerHistory, DecodeError> {
+        let row = row.ok_or_else(|| DecodeError::of("the table of the history is empty"))?;
         let history =
             Self { witness: row.bytes(0)?, generation: row.number(1)?, max_ttl: ttl(row.number(2)?)? };
-        Ok(Shown {
+        Ok(ServerHistory {
             adopted: row.is_true(3)?.then_some(history),
             is_fit: row.is_true(4)?,
             server_time: Duration::from_millis(row.number(5)?),
@@ -64,8 +64,8 @@ impl History {
     }
 }
 
-fn ttl(nanos: u64) -> Result<Ttl, Damaged> {
-    Ttl::new(Duration::from_nanos(nanos)).map_err(Damaged::of)
+fn ttl(nanos: u64) -> Result<Ttl, DecodeError> {
+    Ttl::new(Duration::from_nanos(nanos)).map_err(DecodeError::of)
 }
 
 pub(crate) fn nanos(ttl: Ttl) -> u64 {

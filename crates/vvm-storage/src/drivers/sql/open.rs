@@ -1,9 +1,9 @@
 use super::{
     address::Address,
-    answer::Answer,
-    connections::{Connections, Server},
-    errors::{Damaged, DriverError},
-    history::{History, Shown},
+    answer::StatementResults,
+    connections::{ConnectionPool, Server},
+    errors::{DecodeError, DriverError},
+    history::{Lineage, ServerHistory},
     rows::{Statements, raise_max_ttl},
 };
 use crate::{opening::OpenError, sysvvm::Description};
@@ -22,13 +22,13 @@ pub(crate) trait Opening: Server + Statements {
 
     /// Whether all that [`creation`](Statements::creation) creates is there. Fails if it is not ours.
     fn is_there(
-        connections: &Connections<Self, Self::Session>,
+        connections: &ConnectionPool<Self, Self::Session>,
     ) -> impl Future<Output = Result<bool, OpenError>> + Send;
 
     /// The statements by which an administrator gives the right to create, and those of candidates.
     fn grants(address: &Address) -> [String; 2];
 
-    fn description(answer: &Answer) -> Result<Description, Damaged>;
+    fn description(answer: &StatementResults) -> Result<Description, DecodeError>;
 }
 
 /// Fails unless `comment`, which `what` has, is ours.
@@ -44,11 +44,13 @@ pub(crate) fn is_ours(what: &str, comment: &str) -> Result<(), OpenError> {
     }
 }
 
-pub(super) async fn open<S: Opening>(server: S) -> Result<(Connections<S, S::Session>, Shown), OpenError> {
+pub(super) async fn open<S: Opening>(
+    server: S,
+) -> Result<(ConnectionPool<S, S::Session>, ServerHistory), OpenError> {
     if let Some(warning) = server.unencrypted() {
         tracing::warn!(storage = %server.address(), "{warning}");
     }
-    let connections = Connections::new(server)?;
+    let connections = ConnectionPool::new(server)?;
     if !S::is_there(&connections).await? {
         let (what, creates) = S::CREATED;
         return Err(OpenError::missing(format!(
@@ -57,7 +59,7 @@ pub(super) async fn open<S: Opening>(server: S) -> Result<(Connections<S, S::Ses
         )));
     }
     let answer = connections.ask(&S::history()).await.map_err(|error| lacks(&connections, error, USE))?;
-    let shown = History::shown(answer.row(0)).map_err(|damaged| DriverError::from(damaged).of_opening())?;
+    let shown = Lineage::shown(answer.row(0)).map_err(|damaged| DriverError::from(damaged).of_opening())?;
     Ok((connections, shown))
 }
 
@@ -66,7 +68,7 @@ const USE: usize = 1;
 
 /// Says how the login gets the right that it lacks, if that is the cause.
 fn lacks<S: Opening>(
-    connections: &Connections<S, S::Session>,
+    connections: &ConnectionPool<S, S::Session>,
     error: DriverError,
     place: usize,
 ) -> OpenError {
@@ -79,7 +81,7 @@ fn lacks<S: Opening>(
     }
 }
 
-pub(super) async fn create<S: Opening>(connections: &Connections<S, S::Session>) -> Result<(), OpenError> {
+pub(super) async fn create<S: Opening>(connections: &ConnectionPool<S, S::Session>) -> Result<(), OpenError> {
     let max_ttl = connections.address().max_ttl;
     if !S::is_there(connections).await? {
         let text = S::creation(max_ttl.unwrap_or(Ttl::DEFAULT)).map_err(DriverError::of_opening)?;
@@ -113,7 +115,7 @@ fn writes_of_nothing<S: Statements>() -> String {
 }
 
 pub(super) async fn describe<S: Opening>(
-    connections: &Connections<S, S::Session>,
+    connections: &ConnectionPool<S, S::Session>,
 ) -> Result<Description, DriverError> {
     let answer = connections.ask(S::DESCRIBE).await?;
     let description = S::description(&answer)?;

@@ -1,7 +1,7 @@
 use super::{
     answer::Row,
-    errors::{Damaged, DriverError},
-    history::{Compared, History, nanos},
+    errors::{DecodeError, DriverError},
+    history::{ComparedHistory, Lineage, nanos},
 };
 use crate::{
     key::{KEY_PREFIX_VVM_LEADER, Partition},
@@ -24,11 +24,11 @@ pub(crate) trait Statements: Sized + 'static {
     const FRAME: (usize, usize);
 
     /// The number of the statement in [`locked`](Self::locked) that shows the slot.
-    const LOCKED: usize;
+    const LOCKED_SLOT_STATEMENT: usize;
 
     /// The number of the statement in [`write`](Self::write), counted from the first in [`locked`](Self::locked)
     /// before it, whose rows tell whether the batch was written.
-    const WRITTEN: usize;
+    const BATCH_STATEMENT: usize;
 
     const INSERTS_AGAIN: bool;
 
@@ -38,7 +38,7 @@ pub(crate) trait Statements: Sized + 'static {
     /// The server has all of it before it begins, and so never waits for us in the middle.
     fn transaction(statements: &str, lock_timeout: Duration) -> String;
 
-    /// Shows the history of the server that answers, as [`History::shown`] decodes it.
+    /// Shows the history of the server that answers, as [`Lineage::shown`] decodes it.
     fn history() -> String;
 
     fn bytes(bytes: &[u8]) -> String;
@@ -59,19 +59,19 @@ pub(crate) trait Statements: Sized + 'static {
     fn ages(at: &[Partition]) -> String;
 
     /// Replaces exactly the state `from` by `entry`. The number of rows tells whether it did.
-    fn swap<'a>(
+    fn claim<'a>(
         at: &'a Partition,
         from: &'a Slot,
         entry: &'a Entry,
-        compared: Compared<'a>,
+        compared: ComparedHistory<'a>,
     ) -> Self::Statement<'a>;
 
     /// Replaces exactly this record by `entry`.
-    fn renewal<'a>(
+    fn renew<'a>(
         at: &'a Partition,
         held: &'a Entry,
         entry: &'a Entry,
-        compared: Compared<'a>,
+        compared: ComparedHistory<'a>,
     ) -> Self::Statement<'a>;
 
     /// Makes the slot vacant if this leadership holds it. The epoch stays.
@@ -79,15 +79,15 @@ pub(crate) trait Statements: Sized + 'static {
         at: &'a Partition,
         incarnation: &'a Incarnation,
         epoch: Epoch,
-        compared: Compared<'a>,
+        compared: ComparedHistory<'a>,
     ) -> Self::Statement<'a>;
 
     /// Stores a setting unless there is one, and shows the one that stands.
     fn settle(at: &Partition, value: &[u8]) -> String;
 
     /// Writes a batch behind [`locked`](Self::locked), so that it sees all batches before it. The number of rows of
-    /// the statement [`WRITTEN`](Self::WRITTEN) tells whether it did.
-    fn write(at: &Partition, fence: &Fence, batch: &[DocumentWrite], history: &History) -> String;
+    /// the statement [`BATCH_STATEMENT`](Self::BATCH_STATEMENT) tells whether it did.
+    fn batch(at: &Partition, fence: &Fence, batch: &[DocumentWrite], history: &Lineage) -> String;
 
     /// Makes the history of the server ours, if no candidate has done so, and shows the slot of `at` at its end.
     ///
@@ -100,7 +100,7 @@ pub(crate) trait Statements: Sized + 'static {
     /// was adopted without this knowledge, it is adopted once more by a handle whose history, `ours`, is another one.
     fn adoption(
         at: Option<&Partition>,
-        ours: Option<&History>,
+        ours: Option<&Lineage>,
         known: Option<Ttl>,
     ) -> Result<String, DriverError>;
 }
@@ -179,41 +179,41 @@ pub(crate) fn page<S: Statements>(at: &Partition, scan: &Scan) -> String {
 }
 
 /// Columns: epoch, incarnation, number of the write, TTL, holder, count of batches.
-pub(crate) fn fence(row: Option<&Row>) -> Result<FenceState, Damaged> {
+pub(crate) fn fence(row: Option<&Row>) -> Result<FenceState, DecodeError> {
     let Some(row) = row else {
         let slot = Slot::Vacant(Vacant { last_epoch: None });
         return Ok(FenceState { slot, last: DocumentVersion::NONE });
     };
     let (epoch, last) = (row.number(0)?, DocumentVersion::from_stored(row.number(5)?));
     if row.is_null(1) {
-        let slot = Columns { epoch, record: None }.slot().map_err(Damaged::of)?;
+        let slot = Columns { epoch, record: None }.slot().map_err(DecodeError::of)?;
         return Ok(FenceState { slot, last });
     }
     let (incarnation, holder) = (row.bytes(1)?, row.bytes(4)?);
     let (write, ttl_nanos) = (row.number(2)?, row.number(3)?);
     let record = RecordColumns { incarnation: &incarnation, write, ttl_nanos, holder: &holder };
-    Ok(FenceState { slot: Columns { epoch, record: Some(record) }.slot().map_err(Damaged::of)?, last })
+    Ok(FenceState { slot: Columns { epoch, record: Some(record) }.slot().map_err(DecodeError::of)?, last })
 }
 
-pub(crate) fn slot(row: Option<&Row>) -> Result<Slot, Damaged> {
+pub(crate) fn slot(row: Option<&Row>) -> Result<Slot, DecodeError> {
     Ok(fence(row)?.slot)
 }
 
-pub(crate) fn peeked(row: &Row) -> Result<(Vec<u8>, Slot), Damaged> {
+pub(crate) fn peeked(row: &Row) -> Result<(Vec<u8>, Slot), DecodeError> {
     Ok((row.bytes(6)?, slot(Some(row))?))
 }
 
-pub(crate) fn age(row: &Row) -> Result<(Vec<u8>, Duration), Damaged> {
+pub(crate) fn age(row: &Row) -> Result<(Vec<u8>, Duration), DecodeError> {
     Ok((row.bytes(0)?, Duration::from_millis(row.number(1)?)))
 }
 
-pub(crate) fn shown(row: &Row) -> Result<Document, Damaged> {
-    let id = DocumentId::new(row.bytes(0)?).map_err(Damaged::of)?;
+pub(crate) fn shown(row: &Row) -> Result<Document, DecodeError> {
+    let id = DocumentId::new(row.bytes(0)?).map_err(DecodeError::of)?;
     let version = DocumentVersion::from_stored(row.number(1)?);
     Ok(Document { id, version, body: row.bytes(2)?.into() })
 }
 
-pub(crate) fn shown_page(rows: &[Row]) -> Result<Page, Damaged> {
+pub(crate) fn shown_page(rows: &[Row]) -> Result<Page, DecodeError> {
     let documents = rows.iter().map(shown).collect::<Result<Vec<_>, _>>()?;
     let found = rows.first().map_or(Ok(0), |row| row.number(3))?;
     let is_whole = usize::try_from(found).is_ok_and(|found| found <= documents.len());

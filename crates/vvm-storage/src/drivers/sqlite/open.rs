@@ -15,7 +15,7 @@ use super::{
 use crate::{opening::OpenError, sysvvm::Provenance};
 use error::{of_sqlite, read_only_file, refused};
 use file_system::FileSystem;
-use place::Place;
+use place::DatabaseFiles;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use std::{
     fs::{File, Permissions},
@@ -55,7 +55,7 @@ const STATEMENTS: usize = 32;
 #[derive(Debug)]
 pub(super) struct Database {
     connection: Connection,
-    place: Place,
+    place: DatabaseFiles,
     origin: Option<Origin>,
     location: Location,
 }
@@ -78,7 +78,7 @@ pub(super) fn wait_for_lock(
 }
 
 pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Database, Obstacle> {
-    open_on(path, options, FileSystem::of)
+    open_on(path, options, FileSystem::detect)
 }
 
 fn open_on(
@@ -95,9 +95,9 @@ fn open_on(
     let provenance = prepare(&path, &connection)?;
     // From here on the writer itself waits for locks.
     connection.busy_timeout(Duration::ZERO).map_err(sqlite)?;
-    let location = Location::of(given, &path, provenance);
+    let location = Location::new(given, &path, provenance);
     let beside = connection.path().map_or_else(|| path.clone(), PathBuf::from);
-    let place = Place::of(path, &beside)?;
+    let place = DatabaseFiles::find(path, &beside)?;
     Ok(Database { connection, place, origin: Origin::of_this_process(), location })
 }
 
@@ -134,7 +134,7 @@ impl Database {
     }
 
     pub(super) fn rows(&self) -> Rows<'_> {
-        Rows::of(&self.connection, self.origin.as_ref())
+        Rows::new(&self.connection, self.origin.as_ref())
     }
 
     pub(super) fn check_in_place(&self) -> Result<(), DriverError> {

@@ -9,10 +9,10 @@ use super::{
 use crate::{
     drivers::{
         database_thread::DatabaseThread,
-        errors::{Closed, Unanswered},
+        errors::{HandleClosed, ThreadEnded},
     },
     opening::OpenError,
-    step::Done,
+    step::StepOutcome,
 };
 use ielections::{ReadError, WriteError};
 use std::{
@@ -33,7 +33,7 @@ const ROOM: usize = 1024;
 #[derive(Debug)]
 pub(super) struct Queue {
     room: Arc<Semaphore>,
-    jobs: Mutex<Option<mpsc::Sender<Job>>>,
+    jobs: Mutex<Option<mpsc::Sender<QueuedCall>>>,
     thread: DatabaseThread,
 }
 
@@ -66,29 +66,32 @@ impl Queue {
     /// Dropped before its turn, it is skipped; after that the write is applied, and the answer lost.
     pub(super) async fn write(
         &self,
-        work: impl Fn(&Rows<'_>) -> Result<Done, DriverError> + Send + 'static,
-    ) -> Result<Done, WriteError> {
-        let job = |answer, room| Job::Write(Write { work: Box::new(work), answer, room });
-        self.call(job).await?.unwrap_or_else(|| Err(WriteError::Unknown(Unanswered.into())))
+        work: impl Fn(&Rows<'_>) -> Result<StepOutcome, DriverError> + Send + 'static,
+    ) -> Result<StepOutcome, WriteError> {
+        let job = |answer, room| QueuedCall::Write(Write { work: Box::new(work), answer, room });
+        self.call(job).await?.unwrap_or_else(|| Err(WriteError::Unknown(ThreadEnded.into())))
     }
 
     pub(super) async fn read<T: Send + 'static>(
         &self,
         work: impl Fn(&Rows<'_>) -> Result<T, DriverError> + Send + 'static,
     ) -> Result<T, ReadError> {
-        let job = |answer, room| Job::Read(Box::new(PendingRead { work, answer, room }));
-        self.call(job).await?.unwrap_or_else(|| Err(ReadError::Unavailable(Unanswered.into())))
+        let job = |answer, room| QueuedCall::Read(Box::new(PendingRead { work, answer, room }));
+        self.call(job).await?.unwrap_or_else(|| Err(ReadError::Unavailable(ThreadEnded.into())))
     }
 
     /// Queues the job that `job` makes of a channel for the answer, and waits for the answer. `None` if the
     /// thread ended before it answered.
     /// Dropped, the job is skipped if the thread has not begun with it; else it is done, and its answer lost.
-    async fn call<T>(&self, job: impl FnOnce(oneshot::Sender<T>, Room) -> Job) -> Result<Option<T>, Closed> {
-        let room = Arc::clone(&self.room).acquire_owned().await.map_err(|_| Closed)?;
+    async fn call<T>(
+        &self,
+        job: impl FnOnce(oneshot::Sender<T>, QueuePermit) -> QueuedCall,
+    ) -> Result<Option<T>, HandleClosed> {
+        let room = Arc::clone(&self.room).acquire_owned().await.map_err(|_| HandleClosed)?;
         let (answer, answered) = oneshot::channel();
         {
             let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-            jobs.as_ref().and_then(|jobs| jobs.send(job(answer, room)).ok()).ok_or(Closed)?;
+            jobs.as_ref().and_then(|jobs| jobs.send(job(answer, room)).ok()).ok_or(HandleClosed)?;
         }
         Ok(answered.await.ok())
     }
@@ -113,9 +116,9 @@ impl Drop for Queue {
     }
 }
 
-type Room = OwnedSemaphorePermit;
+type QueuePermit = OwnedSemaphorePermit;
 
-enum Job {
+enum QueuedCall {
     Read(Box<dyn Read>),
     Write(Write),
 }
@@ -132,7 +135,7 @@ trait Read: Send {
 struct PendingRead<T, W> {
     work: W,
     answer: oneshot::Sender<Result<T, ReadError>>,
-    room: Room,
+    room: QueuePermit,
 }
 
 impl<T, W> Read for PendingRead<T, W>
@@ -164,12 +167,12 @@ impl<T, W> PendingRead<T, W> {
     }
 }
 
-type Statements = dyn Fn(&Rows<'_>) -> Result<Done, DriverError> + Send;
+type Statements = dyn Fn(&Rows<'_>) -> Result<StepOutcome, DriverError> + Send;
 
 struct Write {
     work: Box<Statements>,
-    answer: oneshot::Sender<Result<Done, WriteError>>,
-    room: Room,
+    answer: oneshot::Sender<Result<StepOutcome, WriteError>>,
+    room: QueuePermit,
 }
 
 impl Write {
@@ -177,7 +180,7 @@ impl Write {
         self.answer.is_closed()
     }
 
-    fn send(self, outcome: Result<Done, WriteError>) {
+    fn send(self, outcome: Result<StepOutcome, WriteError>) {
         let _gone = self.answer.send(outcome);
         drop(self.room);
     }
@@ -191,7 +194,7 @@ const POLL: Duration = Duration::from_millis(1);
 
 struct Writer {
     database: Database,
-    jobs: Receiver<Job>,
+    jobs: Receiver<QueuedCall>,
 }
 
 impl Writer {
@@ -199,8 +202,8 @@ impl Writer {
     fn run(mut self) {
         while let Ok(job) = self.jobs.recv() {
             match job {
-                Job::Read(read) => self.read(read),
-                Job::Write(write) => self.commit_with(write),
+                QueuedCall::Read(read) => self.read(read),
+                QueuedCall::Write(write) => self.commit_with(write),
             }
         }
     }
@@ -231,8 +234,8 @@ impl Writer {
             // Within the transaction a read would see uncommitted rows, so it waits.
             while let Ok(job) = self.jobs.try_recv() {
                 match job {
-                    Job::Read(read) => reads.push(read),
-                    Job::Write(write) => writes.push(write),
+                    QueuedCall::Read(read) => reads.push(read),
+                    QueuedCall::Write(write) => writes.push(write),
                 }
             }
             writes = self.apply_and_commit(writes);
@@ -265,8 +268,8 @@ impl Writer {
                 return;
             }
             match self.jobs.recv_timeout(left) {
-                Ok(Job::Read(read)) => self.read(read),
-                Ok(Job::Write(write)) => writes.push(write),
+                Ok(QueuedCall::Read(read)) => self.read(read),
+                Ok(QueuedCall::Write(write)) => writes.push(write),
                 Err(RecvTimeoutError::Timeout) => {}
                 // The handle is closed, but the queued jobs are still done.
                 Err(RecvTimeoutError::Disconnected) => thread::park_timeout(left),
@@ -277,7 +280,7 @@ impl Writer {
     /// Returns the writes that must be applied again. Some errors (a full disk) roll the whole transaction
     /// back. The write that caused one is answered and not returned, so repeating this ends.
     fn apply_and_commit(&mut self, writes: Vec<Write>) -> Vec<Write> {
-        let mut applied: Vec<(Write, Done)> = Vec::with_capacity(writes.len());
+        let mut applied: Vec<(Write, StepOutcome)> = Vec::with_capacity(writes.len());
         let mut writes = writes.into_iter().filter(|write| !write.is_abandoned());
         while let Some(write) = writes.next() {
             match (write.work)(&self.database.rows()) {

@@ -8,7 +8,7 @@ mod neighbours;
 use super::errors::DriverError;
 use crate::{
     key::Partition,
-    step::{Columns, Decision, Done, RecordColumns, State, Step, decide},
+    step::{Columns, Decision, PartitionState, RecordColumns, Step, StepOutcome, decide},
     sysvvm::{Description, MOST_LISTED},
 };
 use bytes::Bytes;
@@ -100,7 +100,7 @@ pub(super) struct Rows<'database> {
 }
 
 impl<'database> Rows<'database> {
-    pub(super) fn of(connection: &'database Connection, origin: Option<&'database Origin>) -> Self {
+    pub(super) fn new(connection: &'database Connection, origin: Option<&'database Origin>) -> Self {
         Self { connection, origin, now: SystemClock::read() }
     }
 
@@ -116,16 +116,16 @@ impl<'database> Rows<'database> {
         at: &Partition,
         step: &Step,
         issued_at: Instant,
-    ) -> Result<Done, DriverError> {
+    ) -> Result<StepOutcome, DriverError> {
         let key = at.as_bytes();
-        match decide(&Stands { rows: self, at }, step)? {
+        match decide(&RowState { rows: self, at }, step)? {
             Decision::Hold(entry) => self.put(at, entry, issued_at)?,
             Decision::Vacate(epoch) => self.run(VACATE, params![key, epoch.get().cast_signed()])?,
             Decision::Write(version, writes) => self.write_documents(at, version, writes)?,
             Decision::Store(value) => self.run(SETTLE, params![key, value])?,
-            Decision::Refuse(shown) => return Ok(Done::Refused(shown)),
+            Decision::Refuse(shown) => return Ok(StepOutcome::Refused(shown)),
         }
-        Ok(Done::Applied)
+        Ok(StepOutcome::Applied)
     }
 
     fn run(&self, statement: &str, values: &[&dyn ToSql]) -> Result<(), DriverError> {
@@ -155,7 +155,7 @@ impl<'database> Rows<'database> {
 
     fn put(&self, at: &Partition, entry: &Entry, issued_at: Instant) -> Result<(), DriverError> {
         let stamp = self.origin.map(|origin| origin.stamp(issued_at));
-        let RecordColumns { incarnation, write, ttl_nanos, .. } = RecordColumns::of(entry);
+        let RecordColumns { incarnation, write, ttl_nanos, .. } = RecordColumns::new(entry);
         self.run(
             PUT,
             params![
@@ -309,18 +309,18 @@ impl Rows<'_> {
         let journal: String = self.connection.query_row("PRAGMA journal_mode", [], |row| row.get(0))?;
         let synchronous: i64 = self.connection.query_row("PRAGMA synchronous", [], |row| row.get(0))?;
         let synchronous = usize::try_from(synchronous).ok().and_then(|number| SYNCHRONOUS.get(number));
-        Ok(Description::of(format!("SQLite {}", rusqlite::version()))
+        Ok(Description::new(format!("SQLite {}", rusqlite::version()))
             .with("journal mode", journal)
             .with("synchronous", synchronous.unwrap_or(&"unknown")))
     }
 }
 
-struct Stands<'rows> {
+struct RowState<'rows> {
     rows: &'rows Rows<'rows>,
     at: &'rows Partition,
 }
 
-impl State for Stands<'_> {
+impl PartitionState for RowState<'_> {
     type Error = DriverError;
 
     fn slot(&self) -> Result<Slot, DriverError> {

@@ -9,7 +9,7 @@ use std::{
     io::{Read as _, Write as _},
     net::{SocketAddr, TcpStream},
 };
-use vvm_storage::{Done, OpenErrorKind::Refused, etcd::EtcdStorage, init_storage};
+use vvm_storage::{OpenErrorKind::Refused, StepOutcome, etcd::EtcdStorage, init_storage};
 
 /// Its certificate bears the name `localhost`, and no address.
 struct Encrypted(Cluster);

@@ -6,7 +6,9 @@ use ielections::{Entry, ReadError, Slot, WriteError};
 use servers::etcd::{Cluster, Program};
 use std::{path::Path, process::Command, time::Duration};
 use tokio::time::timeout;
-use vvm_storage::{Done, Partition, Shown, Step, SysVvmStorage, etcd::EtcdStorage, init_storage};
+use vvm_storage::{
+    CurrentState, Partition, Step, StepOutcome, SysVvmStorage, etcd::EtcdStorage, init_storage,
+};
 
 /// More than an election of etcd's own takes, on any machine.
 const LONG: Duration = Duration::from_secs(60);
@@ -57,8 +59,10 @@ impl Scene {
         let renewing = async {
             loop {
                 match self.storage.commit(at.clone(), Step::renew(held, renewed)).await {
-                    Ok(Done::Applied) => return unknown,
-                    Ok(Done::Refused(Shown::Slot(Slot::Held { entry, .. }))) if entry == *renewed => {
+                    Ok(StepOutcome::Applied) => return unknown,
+                    Ok(StepOutcome::Refused(CurrentState::Slot(Slot::Held { entry, .. })))
+                        if entry == *renewed =>
+                    {
                         return unknown;
                     }
                     Ok(mismatch) => panic!("{mismatch:?}"),

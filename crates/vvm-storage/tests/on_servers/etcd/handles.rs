@@ -4,7 +4,7 @@ use crate::{
     hint_suite::hints_suite,
     is_refused, says,
 };
-use vvm_storage::{Done, OpenErrorKind, etcd::EtcdStorage, init_storage};
+use vvm_storage::{OpenErrorKind, StepOutcome, etcd::EtcdStorage, init_storage};
 
 hints_suite!(url(&fresh("etcd")));
 

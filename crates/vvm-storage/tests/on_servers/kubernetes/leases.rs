@@ -5,7 +5,7 @@ use ielections::{
 use serde_json::Value;
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use vvm_storage::{
-    ClusterName, Done, ElectionsTtlStorage, KEY_PREFIX_VVM_LEADER, Partition, Shown, Step,
+    ClusterName, CurrentState, ElectionsTtlStorage, KEY_PREFIX_VVM_LEADER, Partition, Step, StepOutcome,
     SysVvmStorage as _, cells::Cells, kubernetes::LeaseStorage,
 };
 
@@ -45,11 +45,11 @@ impl Scene {
         (scene, entry)
     }
 
-    async fn claim(&self, from: &Slot, entry: &Entry) -> Result<Done, WriteError> {
+    async fn claim(&self, from: &Slot, entry: &Entry) -> Result<StepOutcome, WriteError> {
         self.storage.commit(self.slot.clone(), Step::claim(from, entry)).await
     }
 
-    async fn renew(&self, from: &Entry, to: &Entry) -> Result<Done, WriteError> {
+    async fn renew(&self, from: &Entry, to: &Entry) -> Result<StepOutcome, WriteError> {
         self.storage.commit(self.slot.clone(), Step::renew(from, to)).await
     }
 
@@ -214,7 +214,7 @@ async fn record_of_ours_that_was_overwritten_delays_the_next_claim() {
     // Taken over and released again: our leader may not have noticed.
     scene.patch(r#"{"holderIdentity":"","leaseDurationSeconds":1}"#);
     let claim = scene.claim(&vacant(6), &entry(7, 1)).await.unwrap();
-    let Done::Refused(Shown::Slot(stands)) = claim else { panic!("{claim:?}") };
+    let StepOutcome::Refused(CurrentState::Slot(stands)) = claim else { panic!("{claim:?}") };
     let placeholder = stands.entry().unwrap();
     assert!(placeholder.epoch > entry(6, 1).epoch && placeholder.ttl == first.ttl, "{placeholder:?}");
 }

@@ -18,7 +18,7 @@ use std::{
     thread,
 };
 use vvm_storage::{
-    Done, ElectionKey, OpenErrorKind, Partition, SlotNumber, Step, SysVvmStorage, init_storage,
+    ElectionKey, OpenErrorKind, Partition, SlotNumber, Step, StepOutcome, SysVvmStorage, init_storage,
     mysql::MySqlStorage,
 };
 

@@ -7,7 +7,7 @@ use ielections::ReadError;
 use servers::postgres::Postgres;
 use std::path::Path;
 use vvm_storage::{
-    Done, OpenErrorKind::Refused, Step, SysVvmStorage, init_storage, postgres::PostgresStorage,
+    OpenErrorKind::Refused, Step, StepOutcome, SysVvmStorage, init_storage, postgres::PostgresStorage,
 };
 
 /// Its certificate bears the name `localhost`, and no address.

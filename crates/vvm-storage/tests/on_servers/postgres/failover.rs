@@ -10,7 +10,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use tokio_postgres::Client;
 use vvm_clock::{Clock, SystemClock};
 use vvm_storage::{
-    Done, ElectionKey, ElectionsTtlStorage, OpenErrorKind, Partition, SlotNumber, Step, SysVvmStorage,
+    ElectionKey, ElectionsTtlStorage, OpenErrorKind, Partition, SlotNumber, Step, StepOutcome, SysVvmStorage,
     init_storage, postgres::PostgresStorage,
 };
 

@@ -9,7 +9,7 @@ use crate::{
 };
 use ielections::WriteError;
 use std::{sync::Arc, time::Duration};
-use vvm_storage::{Done, OpenErrorKind, Step, SysVvmStorage, init_storage, postgres::PostgresStorage};
+use vvm_storage::{OpenErrorKind, Step, StepOutcome, SysVvmStorage, init_storage, postgres::PostgresStorage};
 
 async fn opened() -> (String, PostgresStorage) {
     let database = fresh_database().await;

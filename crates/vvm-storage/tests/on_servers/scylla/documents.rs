@@ -6,7 +6,7 @@ use ielections::{
     testing::{id, put},
 };
 use std::time::Duration;
-use vvm_storage::{Done, Partition, Step, SysVvmStorage, init_storage, scylla::ScyllaStorage};
+use vvm_storage::{Partition, Step, StepOutcome, SysVvmStorage, init_storage, scylla::ScyllaStorage};
 
 const HANG_LIMIT: Duration = Duration::from_secs(30);
 

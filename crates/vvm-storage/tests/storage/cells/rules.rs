@@ -11,8 +11,8 @@ use std::{
     time::Duration,
 };
 use vvm_storage::{
-    ClusterName, Done, ElectionKey, ElectionsTtlStorage, KEY_PREFIX_STEP_DOWN, KEY_PREFIX_VVM_LEADER,
-    Partition, Shown, SlotNumber, Step, SysVvmStorage as _, cells::Cells,
+    ClusterName, CurrentState, ElectionKey, ElectionsTtlStorage, KEY_PREFIX_STEP_DOWN, KEY_PREFIX_VVM_LEADER,
+    Partition, SlotNumber, Step, StepOutcome, SysVvmStorage as _, cells::Cells,
 };
 
 struct Scene {
@@ -51,7 +51,7 @@ impl Scene {
 }
 
 async fn applied(cells: &Cells<MemCells>, step: Step) {
-    assert_eq!(cells.commit(slot(), step).await.unwrap(), Done::Applied);
+    assert_eq!(cells.commit(slot(), step).await.unwrap(), StepOutcome::Applied);
 }
 
 fn slot() -> Partition {
@@ -121,7 +121,7 @@ async fn claim_of_a_slot_that_was_claimed_after_the_look_is_refused() {
     let stands = Slot::Held { entry: entry(2, 0), proven_age: None };
     assert_eq!(
         scene.cells.commit(slot(), Step::claim(&vacant, &entry(2, 1))).await.unwrap(),
-        Done::Refused(Shown::Slot(stands))
+        StepOutcome::Refused(CurrentState::Slot(stands))
     );
 }
 
@@ -135,7 +135,7 @@ async fn claim_of_a_cell_that_was_deleted_after_the_look_is_refused_with_a_place
     applied(&scene.cells, Step::claim(&vacant, &entry(2, 0))).await;
     scene.database.delete(&slot());
     let refused = candidate.commit(slot(), Step::claim(&NEVER_LED, &entry(3, 0))).await.unwrap();
-    let Done::Refused(Shown::Slot(Slot::Held { entry: placeholder, .. })) = &refused else {
+    let StepOutcome::Refused(CurrentState::Slot(Slot::Held { entry: placeholder, .. })) = &refused else {
         panic!("{refused:?}")
     };
     assert!(placeholder.epoch > entry(2, 0).epoch && placeholder.ttl == entry(2, 0).ttl, "{placeholder:?}");
@@ -175,10 +175,10 @@ async fn refusal_shows_the_present_state_and_never_a_cached_one() {
     applied(&another, Step::claim(&observed, &taken)).await;
     let stands = Slot::Held { entry: taken, proven_age: None };
     let renewal = scene.cells.commit(slot(), Step::renew(&held, &entry(1, 1))).await.unwrap();
-    assert_eq!(renewal, Done::Refused(Shown::Slot(stands)));
+    assert_eq!(renewal, StepOutcome::Refused(CurrentState::Slot(stands)));
     assert_eq!(
         scene.cells.commit(slot(), Step::batch(&fence(0), &[])).await.unwrap(),
-        Done::Refused(Shown::Nothing)
+        StepOutcome::Refused(CurrentState::Nothing)
     );
 }
 
@@ -245,7 +245,7 @@ async fn full_cell_refuses_a_batch_and_no_claim() {
         let refusal = loop {
             let batch = [put(&after.to_string(), bytes)];
             match scene.cells.commit(slot(), Step::batch(&fence(after), &batch)).await {
-                Ok(outcome) => assert_eq!(outcome, Done::Applied),
+                Ok(outcome) => assert_eq!(outcome, StepOutcome::Applied),
                 Err(refusal) => break refusal,
             }
             after += 1;
@@ -305,7 +305,7 @@ async fn deleted_cell_of_a_settled_name_is_held_by_a_placeholder_with_the_longes
     let next = long.renewed(entry(1, 1).version);
     let renewal = scene.cells.commit(slot(), Step::renew(&long, &next)).await.unwrap();
     assert!(
-        matches!(renewal, Done::Refused(Shown::Slot(Slot::Vacant(_)))),
+        matches!(renewal, StepOutcome::Refused(CurrentState::Slot(Slot::Vacant(_)))),
         "the leader is lost: {renewal:?}"
     );
 
@@ -330,7 +330,7 @@ async fn leadership_between_two_deletions_is_not_missed() {
     applied(&one, Step::claim(&observed, &led)).await;
     scene.database.delete(&slot());
     let refused = other.commit(slot(), Step::claim(&observed, &entry(3, 0))).await.unwrap();
-    let Done::Refused(Shown::Slot(Slot::Held { entry: second, .. })) = &refused else {
+    let StepOutcome::Refused(CurrentState::Slot(Slot::Held { entry: second, .. })) = &refused else {
         panic!("{refused:?}")
     };
     assert_ne!(second.version, first.version, "it has to be observed anew");
@@ -375,7 +375,7 @@ async fn absent_cell_of_a_name_that_is_not_settled_is_vacant() {
     scene.database.delete(&slot());
     assert_eq!(
         scene.another().commit(slot(), Step::claim(&NEVER_LED, &entry(2, 0))).await.unwrap(),
-        Done::Applied
+        StepOutcome::Applied
     );
     // By a handle that saw a record of another slot, too.
     let other = Partition::from_bytes([&[KEY_PREFIX_VVM_LEADER][..], b"payroll", &[0, 0, 0, 2]].concat());

@@ -2,7 +2,7 @@ use super::{ANYWHERE, File, claim, entry, is_pending, slot, vacant};
 use ielections::{ReadError, WriteError};
 use std::{fs, pin::pin, time::Duration};
 use vvm_clock::SystemClock;
-use vvm_storage::{Done, Partition, Step, SysVvmStorage, sqlite::SqliteStorage};
+use vvm_storage::{Partition, Step, StepOutcome, SysVvmStorage, sqlite::SqliteStorage};
 
 #[tokio::test]
 async fn lock_of_another_process_refuses_writes_and_lets_reads_pass() {
@@ -64,7 +64,7 @@ async fn waiting_writes_share_one_commit() {
     let before = commits(&file);
     by_hand.execute_batch("ROLLBACK").unwrap();
     for write in writes {
-        assert_eq!(write.await.unwrap(), Done::Applied);
+        assert_eq!(write.await.unwrap(), StepOutcome::Applied);
     }
     assert_eq!(commits(&file) - before, 1);
 }

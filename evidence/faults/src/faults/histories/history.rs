@@ -40,7 +40,7 @@ use std::{
     time::Duration,
 };
 use vvm_clock::{Clock as _, Instant, SystemClock};
-use vvm_storage::{Done, Partition, Shown, Step, SysVvmStorage};
+use vvm_storage::{CurrentState, Partition, Step, StepOutcome, SysVvmStorage};
 
 #[derive(Debug)]
 pub(super) struct History {
@@ -130,9 +130,9 @@ impl Recorder {
         }
         let from = SystemClock::read();
         let outcome = match self.within(patience, self.storage.commit(at.clone(), step)).await {
-            Some(Ok(Done::Applied)) => Outcome::Applied,
-            Some(Ok(Done::Refused(Shown::Slot(slot)))) => Outcome::Refused(Some(slot)),
-            Some(Ok(Done::Refused(_))) => Outcome::Refused(None),
+            Some(Ok(StepOutcome::Applied)) => Outcome::Applied,
+            Some(Ok(StepOutcome::Refused(CurrentState::Slot(slot)))) => Outcome::Refused(Some(slot)),
+            Some(Ok(StepOutcome::Refused(_))) => Outcome::Refused(None),
             Some(Err(WriteError::NotApplied(_) | WriteError::Fatal(_))) => Outcome::NotApplied,
             // A call that is dropped may be applied, too.
             Some(Err(WriteError::Unknown(_) | WriteError::Replaced(_))) | None => Outcome::Unknown,

@@ -20,7 +20,7 @@ use std::{
 };
 use tokio::{sync::watch, task::JoinSet};
 use vvm_clock::{Clock as _, SystemClock};
-use vvm_storage::{Done, Partition, Step, SysVvmStorage, mem::MemDatabase, testing::Layer};
+use vvm_storage::{Partition, Step, StepOutcome, SysVvmStorage, mem::MemDatabase, testing::Layer};
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Bug {
@@ -66,22 +66,24 @@ impl Layer for Planted {
     /// All clients share the storage, and a client that closes its handle must not end the calls of the others.
     async fn close(&self) {}
 
-    async fn commit(&self, at: Partition, step: Step) -> Result<Done, WriteError> {
+    async fn commit(&self, at: Partition, step: Step) -> Result<StepOutcome, WriteError> {
         let done = self.storage.commit(at.clone(), step.clone()).await?;
         match (self.bug, &step) {
-            (Bug::ReportedNotApplied, _) if done == Done::Applied && self.shows() => {
+            (Bug::ReportedNotApplied, _) if done == StepOutcome::Applied && self.shows() => {
                 self.was_seen();
                 return Err(WriteError::NotApplied("planted".into()));
             }
-            (Bug::RepeatedLate, Step::Renew { to, .. }) if done == Done::Applied => {
+            (Bug::RepeatedLate, Step::Renew { to, .. }) if done == StepOutcome::Applied => {
                 self.renewed.lock().unwrap().insert(at, Step::Renew { from: to.clone(), to: to.clone() });
             }
             // The next leader has claimed, and now the renewal of the former one lands.
-            (Bug::RepeatedLate, Step::Claim { to: stands, .. }) if done == Done::Applied && self.shows() => {
+            (Bug::RepeatedLate, Step::Claim { to: stands, .. })
+                if done == StepOutcome::Applied && self.shows() =>
+            {
                 let late = self.renewed.lock().unwrap().remove(&at);
                 if let Some(Step::Renew { to, .. }) = late {
                     let landed = self.storage.commit(at, Step::Renew { from: stands.clone(), to }).await?;
-                    if landed == Done::Applied {
+                    if landed == StepOutcome::Applied {
                         self.was_seen();
                     }
                 }

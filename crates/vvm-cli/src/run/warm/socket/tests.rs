@@ -88,13 +88,13 @@ fn descendant_of_the_keeper_is_heard_line_by_line_until_its_end() {
     run(async || {
         let mut socket = listen();
         let keeper = keeper(&socket, "speaks");
-        let Heard::Connected(1, process) = socket.next(keeper.pid()).await.unwrap() else { panic!() };
+        let SocketEvent::Connected(1, process) = socket.next(keeper.pid()).await.unwrap() else { panic!() };
         assert_ne!(process, keeper.pid());
         for line in ["one", "two", "three"] {
-            assert_eq!(socket.next(keeper.pid()).await.unwrap(), Heard::Line(1, line.into()));
+            assert_eq!(socket.next(keeper.pid()).await.unwrap(), SocketEvent::Line(1, line.into()));
         }
         socket.send(1, b"\n".into(), false);
-        assert_eq!(socket.next(keeper.pid()).await.unwrap(), Heard::Closed(1));
+        assert_eq!(socket.next(keeper.pid()).await.unwrap(), SocketEvent::Closed(1));
     });
 }
 
@@ -103,9 +103,9 @@ fn nothing_is_heard_of_connections_of_an_earlier_tree() {
     run(async || {
         let mut socket = listen();
         let keeper = keeper(&socket, "speaks");
-        assert!(matches!(socket.next(keeper.pid()).await.unwrap(), Heard::Connected(1, _)));
+        assert!(matches!(socket.next(keeper.pid()).await.unwrap(), SocketEvent::Connected(1, _)));
         // The second line is read with the first.
-        assert_eq!(socket.next(keeper.pid()).await.unwrap(), Heard::Line(1, b"one".into()));
+        assert_eq!(socket.next(keeper.pid()).await.unwrap(), SocketEvent::Line(1, b"one".into()));
         socket.close_all();
         assert!(socket.next(keeper.pid()).now_or_never().is_none());
     });
@@ -116,12 +116,12 @@ fn forked_child_is_not_believed_and_does_not_hide_the_end_of_its_parent() {
     run(async || {
         let mut socket = listen();
         let keeper = keeper(&socket, "forks");
-        let Heard::Connected(1, process) = socket.next(keeper.pid()).await.unwrap() else { panic!() };
-        assert_eq!(socket.next(keeper.pid()).await.unwrap(), Heard::Line(1, b"before".into()));
-        let Heard::Foreign(1, child) = socket.next(keeper.pid()).await.unwrap() else { panic!() };
+        let SocketEvent::Connected(1, process) = socket.next(keeper.pid()).await.unwrap() else { panic!() };
+        assert_eq!(socket.next(keeper.pid()).await.unwrap(), SocketEvent::Line(1, b"before".into()));
+        let SocketEvent::Foreign(1, child) = socket.next(keeper.pid()).await.unwrap() else { panic!() };
         assert_ne!(child, process);
         socket.send(1, b"\n".into(), false);
-        assert_eq!(socket.next(keeper.pid()).await.unwrap(), Heard::Closed(1));
+        assert_eq!(socket.next(keeper.pid()).await.unwrap(), SocketEvent::Closed(1));
         rustix::process::test_kill_process(child).unwrap();
     });
 }
@@ -132,16 +132,16 @@ fn connection_beyond_the_limit_is_refused_with_the_way_out() {
         let mut socket = listen();
         socket.most = 1;
         let first = keeper(&socket, "speaks");
-        assert!(matches!(socket.next(first.pid()).await.unwrap(), Heard::Connected(1, _)));
+        assert!(matches!(socket.next(first.pid()).await.unwrap(), SocketEvent::Connected(1, _)));
         let second = keeper(&socket, "speaks");
         loop {
             match socket.next(second.pid()).await.unwrap() {
-                Heard::Refused(reason) => {
+                SocketEvent::Refused(reason) => {
                     break assert!(
                         reason.starts_with("1 connections are open") && reason.contains("ulimit -n")
                     );
                 }
-                Heard::Line(1, _) => {}
+                SocketEvent::Line(1, _) => {}
                 other => panic!("{other:?}"),
             }
         }
@@ -174,14 +174,14 @@ fn connection_waits_while_the_host_has_no_descriptor_and_keeps_it_from_nothing()
         let usual = getrlimit(Resource::Nofile);
         let next_descriptor = socket.epoll.try_clone().unwrap().as_raw_fd();
         setrlimit(Resource::Nofile, Rlimit { current: Some(next_descriptor as u64), ..usual }).unwrap();
-        assert_eq!(socket.next(keeper.pid()).await.unwrap(), Heard::NotAccepted(Errno::MFILE));
+        assert_eq!(socket.next(keeper.pid()).await.unwrap(), SocketEvent::NotAccepted(Errno::MFILE));
         tokio::select! {
             biased;
             heard = socket.next(keeper.pid()) => panic!("{heard:?}"),
             () = clock.sleep(3 * PAUSE) => {}
         }
         setrlimit(Resource::Nofile, usual).unwrap();
-        assert!(matches!(socket.next(keeper.pid()).await.unwrap(), Heard::Connected(1, _)));
+        assert!(matches!(socket.next(keeper.pid()).await.unwrap(), SocketEvent::Connected(1, _)));
     });
 }
 
@@ -211,7 +211,7 @@ fn little_is_read_at_a_time_and_all_after_the_end_of_the_process() {
     peers.get_mut(&1).unwrap().process = pidfd_open(Pid::from_child(&ended), PidfdFlags::empty()).unwrap();
     ended.wait().unwrap();
     serve(&epoll, &mut peers, 1, EventFlags::IN, &mut heard);
-    assert_eq!(heard.pop_back(), Some(Heard::Closed(1)));
+    assert_eq!(heard.pop_back(), Some(SocketEvent::Closed(1)));
     assert_eq!(heard.len(), sent);
     assert!(peers.is_empty());
 }
@@ -282,13 +282,13 @@ fn stranger_that_floods_is_looked_at_once_in_a_pause_and_delays_the_app_no_longe
             drop(UnixStream::connect(socket.path()).unwrap());
         }
         let keeper = keeper(&socket, "waits");
-        let own = Heard::Uncontained(rustix::process::getpid());
+        let own = SocketEvent::Uncontained(rustix::process::getpid());
         for _ in 0..20 {
             assert_eq!(socket.next(keeper.pid()).await.unwrap(), own);
             assert!(socket.next(keeper.pid()).now_or_never().is_none());
             clock.advance(AFTER_STRANGER);
         }
-        assert!(matches!(socket.next(keeper.pid()).await.unwrap(), Heard::Connected(1, _)));
+        assert!(matches!(socket.next(keeper.pid()).await.unwrap(), SocketEvent::Connected(1, _)));
     });
 }
 

@@ -40,14 +40,14 @@ const REFUSED: [(u32, &str); 10] = [
 
 impl FileSystem {
     #[cfg(target_os = "linux")]
-    pub(in super::super) fn of(path: &Path) -> io::Result<Self> {
+    pub(in super::super) fn detect(path: &Path) -> io::Result<Self> {
         // Width and sign differ between machines; the numbers have 32 bits on all.
         Ok(Self(rustix::fs::statfs(path)?.f_type as u32))
     }
 
     /// Elsewhere the numbers are unknown, and no file system is refused.
     #[cfg(not(target_os = "linux"))]
-    pub(in super::super) fn of(_path: &Path) -> io::Result<Self> {
+    pub(in super::super) fn detect(_path: &Path) -> io::Result<Self> {
         Ok(Self(SUPPORTED[0].0))
     }
 
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn file_system_of_a_path_is_found() {
         // Every Linux has it, and no file can be stored there.
-        let proc = FileSystem::of(Path::new("/proc")).unwrap();
+        let proc = FileSystem::detect(Path::new("/proc")).unwrap();
         assert_eq!(proc.to_string(), "a file system of unknown type 0x9fa0");
         assert!(!proc.is_supported());
     }

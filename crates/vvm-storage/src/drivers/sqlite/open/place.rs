@@ -1,4 +1,4 @@
-//! [`Place`]: whether a database file may lie where it does, and whether it still does.
+//! [`DatabaseFiles`]: whether a database file may lie where it does, and whether it still does.
 //!
 //! This code never opens the file. Closing any descriptor of it would drop the locks that SQLite holds in this process:
 //! POSIX locks belong to the process, not to the descriptor.
@@ -8,7 +8,7 @@ use super::{
     error::{not_a_database, of_system, read_only_file, refused},
     file_system::FileSystem,
 };
-use crate::sysvvm::{Description, Opened, Provenance};
+use crate::sysvvm::{Description, OpenedStorage, Provenance};
 use rustix::{
     fs::{Access, access},
     io::Errno,
@@ -23,7 +23,7 @@ use std::{
 /// The files of an open database, and their identities: the file, its log and the log's index. If the index
 /// is deleted, the next process creates another one, and then neither respects the other's locks.
 #[derive(Debug)]
-pub(super) struct Place([Located; 3]);
+pub(super) struct DatabaseFiles([Located; 3]);
 
 #[derive(Debug)]
 struct Located {
@@ -31,11 +31,11 @@ struct Located {
     identity: (u64, u64),
 }
 
-impl Place {
+impl DatabaseFiles {
     /// Returns the place of a database that was read: while it is open, SQLite keeps log and index in place.
     ///
     /// `beside` is the path without symbolic links; log and index lie there.
-    pub(super) fn of(path: PathBuf, beside: &Path) -> Result<Self, Obstacle> {
+    pub(super) fn find(path: PathBuf, beside: &Path) -> Result<Self, Obstacle> {
         let companion = |suffix| {
             let mut name = beside.as_os_str().to_owned();
             name.push(suffix);
@@ -210,18 +210,18 @@ pub(in crate::drivers::sqlite) struct Location {
 }
 
 impl Location {
-    pub(super) fn of(given: &Path, path: &Path, provenance: Provenance) -> Self {
+    pub(super) fn new(given: &Path, path: &Path, provenance: Provenance) -> Self {
         Self {
             given: given.to_owned(),
             path: path.to_owned(),
             provenance,
-            file_system: FileSystem::of(path).ok(),
+            file_system: FileSystem::detect(path).ok(),
             mode: fs::metadata(path).ok().map(|metadata| metadata.mode() & 0o777),
         }
     }
 
-    pub(in crate::drivers::sqlite) fn opened(&self) -> Opened {
-        let opened = Opened::at(self.path.display().to_string(), self.provenance);
+    pub(in crate::drivers::sqlite) fn opened(&self) -> OpenedStorage {
+        let opened = OpenedStorage::at(self.path.display().to_string(), self.provenance);
         match self.file_system {
             Some(file_system) => opened.on(file_system.to_string()),
             None => opened,

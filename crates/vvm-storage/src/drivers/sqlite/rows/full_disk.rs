@@ -2,7 +2,7 @@ use super::{
     super::{OpenOptions, SqliteStorage},
     *,
 };
-use crate::{step::Done, sysvvm::SysVvmStorage};
+use crate::{step::StepOutcome, sysvvm::SysVvmStorage};
 use ielections::{DocumentVersion, Fence, Scan, WriteError, testing::put};
 use tempfile::TempDir;
 
@@ -26,7 +26,7 @@ async fn opened() -> (TempDir, SqliteStorage) {
 async fn limit_pages(storage: &SqliteStorage, pages: u32) {
     let set = move |rows: &Rows<'_>| {
         rows.connection.pragma_update(None, "max_page_count", pages)?;
-        Ok(Done::Applied)
+        Ok(StepOutcome::Applied)
     };
     storage.queue.write(set).await.unwrap();
 }
@@ -38,7 +38,7 @@ async fn full_disk_refuses_writes_keeps_records_and_recovers_with_room() {
     let mut claimed = 0;
     let error = loop {
         match storage.commit(partition(claimed), Step::claim(&VACANT, &entry())).await {
-            Ok(outcome) => assert_eq!(outcome, Done::Applied),
+            Ok(outcome) => assert_eq!(outcome, StepOutcome::Applied),
             Err(error) => break error,
         }
         claimed += 1;
@@ -54,14 +54,14 @@ async fn full_disk_refuses_writes_keeps_records_and_recovers_with_room() {
         storage.commit(first.clone(), Step::renew(&old, &renewed)),
     );
     assert!(matches!(refused, Err(WriteError::NotApplied(_))), "{refused:?}");
-    assert_eq!(swapped.unwrap(), Done::Applied);
+    assert_eq!(swapped.unwrap(), StepOutcome::Applied);
     for number in 1..claimed {
         assert_eq!(storage.read(partition(number)).await.unwrap().entry(), Some(&old));
     }
     assert_eq!(storage.read(first.clone()).await.unwrap().entry(), Some(&renewed));
 
     limit_pages(&storage, u32::MAX - 1).await;
-    assert_eq!(storage.commit(next.clone(), Step::claim(&from, &old)).await.unwrap(), Done::Applied);
+    assert_eq!(storage.commit(next.clone(), Step::claim(&from, &old)).await.unwrap(), StepOutcome::Applied);
 }
 
 #[tokio::test]
@@ -82,16 +82,19 @@ async fn batch_without_room_is_undone_and_other_writes_stand() {
         storage.commit(first.clone(), Step::batch(&none, &large)),
         storage.commit(other.clone(), Step::batch(&none, &small)),
     );
-    assert_eq!(before.unwrap(), Done::Applied);
+    assert_eq!(before.unwrap(), StepOutcome::Applied);
     assert!(matches!(refused, Err(WriteError::NotApplied(_))), "{refused:?}");
-    assert_eq!(behind.unwrap(), Done::Applied);
+    assert_eq!(behind.unwrap(), StepOutcome::Applied);
     assert_eq!(storage.fence_state(&first).await.unwrap().last, DocumentVersion::NONE);
     let scan = Scan { limit: 1000, ..Scan::default() };
     assert_eq!(storage.scan_documents(&first, &scan).await.unwrap().documents, []);
     assert_eq!(storage.scan_documents(&other, &scan).await.unwrap().documents.len(), 1);
 
     limit_pages(&storage, u32::MAX - 1).await;
-    assert_eq!(storage.commit(first.clone(), Step::batch(&none, &large)).await.unwrap(), Done::Applied);
+    assert_eq!(
+        storage.commit(first.clone(), Step::batch(&none, &large)).await.unwrap(),
+        StepOutcome::Applied
+    );
 }
 
 /// A failed statement, unlike a full disk, does not end the transaction.
@@ -104,7 +107,7 @@ async fn batch_that_fails_half_way_is_undone_and_other_writes_stand() {
         let trigger = "CREATE TRIGGER refuse BEFORE INSERT ON document WHEN NEW.id = x'05'
             BEGIN SELECT RAISE(ABORT, 'not this one'); END";
         rows.connection.execute_batch(trigger)?;
-        Ok(Done::Applied)
+        Ok(StepOutcome::Applied)
     };
     storage.queue.write(refuse).await.unwrap();
     let put = |number: u8| put([number], [number]);
@@ -116,12 +119,12 @@ async fn batch_that_fails_half_way_is_undone_and_other_writes_stand() {
         storage.commit(at.clone(), Step::renew(&entry, &renewed)),
         storage.commit(at.clone(), Step::batch(&fence, &failing)),
     );
-    assert_eq!(before.unwrap(), Done::Applied);
+    assert_eq!(before.unwrap(), StepOutcome::Applied);
     assert!(matches!(failed, Err(WriteError::Fatal(_))), "{failed:?}");
     assert_eq!(storage.fence_state(&at).await.unwrap().last, after);
     let scan = Scan { limit: 100, ..Scan::default() };
     assert_eq!(storage.scan_documents(&at, &scan).await.unwrap().documents, []);
-    assert_eq!(storage.commit(at.clone(), Step::batch(&fence, &fine)).await.unwrap(), Done::Applied);
+    assert_eq!(storage.commit(at.clone(), Step::batch(&fence, &fine)).await.unwrap(), StepOutcome::Applied);
     assert_eq!(storage.scan_documents(&at, &scan).await.unwrap().documents.len(), 2);
     assert_eq!(storage.read(at.clone()).await.unwrap().entry(), Some(&renewed));
 }
@@ -151,7 +154,7 @@ async fn write_to_a_file_replaced_before_the_commit_is_reported_as_replaced() {
     let path = folder.path().join("elections.db");
     let replaced = move |_: &Rows<'_>| {
         std::fs::remove_file(&path).unwrap();
-        Ok(Done::Applied)
+        Ok(StepOutcome::Applied)
     };
     let outcome = storage.queue.write(replaced).await;
     assert!(matches!(outcome, Err(WriteError::Replaced(_))), "{outcome:?}");

@@ -1,4 +1,4 @@
-//! [`Requests`]: records by which an operator pauses a name, or has a leader step down.
+//! [`OperatorRequests`]: records by which an operator pauses a name, or has a leader step down.
 //!
 //! A request is a small record in a partition of its own, which the verbs of leader records move: it is claimed when it
 //! is made, renewed from stage to stage, and released when it is over. The text of a step-down's record is `v2 SLOT
@@ -18,7 +18,7 @@ use vvm_clock::Instant;
 
 /// The requests of operators to one cluster.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Requests {
+pub struct OperatorRequests {
     /// No member may lead.
     pub pause: Option<Pause>,
     /// One leader shall step down.
@@ -77,7 +77,7 @@ impl Pause {
 
     /// Returns the pause in `slot`. A pause has no format number: whatever a later version writes beside it,
     /// a held record is a pause to every version.
-    pub(crate) fn of(slot: &Slot) -> Option<Self> {
+    pub(crate) fn from_slot(slot: &Slot) -> Option<Self> {
         slot.entry().map(|entry| Self { entry: entry.clone() })
     }
 }
@@ -127,7 +127,7 @@ pub enum Stage {
 
 /// The outcome of advancing a step-down.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Advanced {
+pub enum StageChange {
     /// It was advanced, and is now this.
     Done(StepDown),
     /// Another process was faster. This stands there, if it is a step-down.
@@ -188,7 +188,7 @@ impl StepDown {
 
     /// Returns the step-down in `slot`. `None` if the slot is vacant, or its record is not one of a format
     /// that this version knows: such a request has no effect here.
-    pub(crate) fn of(slot: &Slot) -> Option<Self> {
+    pub(crate) fn from_slot(slot: &Slot) -> Option<Self> {
         let entry = slot.entry()?;
         let mut parts = entry.holder.as_str().strip_prefix("v2 ")?.splitn(4, ' ');
         let number = SlotNumber::new(parts.next()?.parse::<NonZeroU32>().ok()?);
@@ -196,7 +196,7 @@ impl StepDown {
         let lifetime = Duration::from_millis(parts.next()?.parse::<u32>().ok()?.into());
         let to = Some(parts.next()?).filter(|to| !to.is_empty());
         let to = to.map(Holder::new).transpose().ok()?;
-        let stage = Stage::of(entry.version.write)?;
+        let stage = Stage::from_number(entry.version.write)?;
         Some(Self { slot: number, of, to, stage, lifetime, entry: entry.clone() })
     }
 
@@ -234,7 +234,7 @@ pub fn decodes(bytes: &[u8]) -> bool {
     let text = str::from_utf8(bytes).ok().and_then(|text| Holder::new(text).ok());
     let entry = text.and_then(|text| request(text, Ttl::DEFAULT, None, ask).ok());
     let slot = entry.map(|entry| Slot::Held { entry, proven_age: None });
-    slot.is_some_and(|slot| StepDown::check_format(&slot).is_ok() & StepDown::of(&slot).is_some())
+    slot.is_some_and(|slot| StepDown::check_format(&slot).is_ok() & StepDown::from_slot(&slot).is_some())
 }
 
 impl Stage {
@@ -251,7 +251,7 @@ impl Stage {
         }
     }
 
-    fn of(number: u64) -> Option<Self> {
+    fn from_number(number: u64) -> Option<Self> {
         Self::ALL.into_iter().find(|stage| stage.number() == number)
     }
 }
@@ -269,7 +269,7 @@ pub struct RequestExpiry {
 
 impl RequestExpiry {
     /// Removes a step-down that has expired by `now` from `requests`, and returns it.
-    pub fn take_expired(&self, requests: &mut Requests, now: Instant) -> Option<StepDown> {
+    pub fn take_expired(&self, requests: &mut OperatorRequests, now: Instant) -> Option<StepDown> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         requests.step_down.take_if(|request| {
             let same = seen.filter(|(incarnation, _)| *incarnation == request.incarnation());
@@ -304,7 +304,7 @@ mod tests {
         // The lifetime that is written is shorter than the longest.
         let spare = "4294967295".len() - StepDown::LIFETIME.as_millis().to_string().len();
         let longest = StepDown::MAX_TO_BYTES + spare;
-        let found = StepDown::of(&Slot::Held { entry: entry(longest).unwrap(), proven_age: None });
+        let found = StepDown::from_slot(&Slot::Held { entry: entry(longest).unwrap(), proven_age: None });
         assert_eq!(found.unwrap().to.unwrap().as_str().len(), longest);
         assert!(matches!(entry(longest + 1), Err(StepDownRefused::To(_))));
     }
@@ -324,13 +324,13 @@ mod tests {
             "v2 1 2 -1 a",
             "v3 1 2 3 a",
         ] {
-            assert_eq!(StepDown::of(&held(text, 0)), None, "{text:?}");
+            assert_eq!(StepDown::from_slot(&held(text, 0)), None, "{text:?}");
         }
     }
 
     #[test]
     fn request_is_read_and_one_of_a_later_format_is_refused_by_number() {
-        let request = StepDown::of(&held("v2 1 7 1500 b c", 1)).unwrap();
+        let request = StepDown::from_slot(&held("v2 1 7 1500 b c", 1)).unwrap();
         assert_eq!((request.lifetime(), request.to.unwrap().as_str()), (Duration::from_millis(1500), "b c"));
         assert_eq!(StepDown::check_format(&held("v2 1 7 1500 ", 0)), Ok(()));
         let refusal = StepDown::check_format(&held("v3 anything", 0)).unwrap_err().to_string();
@@ -340,10 +340,11 @@ mod tests {
     #[test]
     fn request_left_behind_expires_for_an_observer_unless_its_leader_has_begun() {
         let expiry = RequestExpiry::default();
-        let step_down = |stage: Stage| StepDown::of(&held("v2 1 7 1000 b", stage.number()));
+        let step_down = |stage: Stage| StepDown::from_slot(&held("v2 1 7 1000 b", stage.number()));
         let at = |millis| Instant::ORIGIN.after(Duration::from_millis(millis));
         let heeded = |stage, now| {
-            let mut requests = Requests { step_down: step_down(stage), ..Requests::default() };
+            let mut requests =
+                OperatorRequests { step_down: step_down(stage), ..OperatorRequests::default() };
             let expired = expiry.take_expired(&mut requests, at(now));
             assert_ne!(requests.step_down.is_some(), expired.is_some());
             expired.is_none()
@@ -355,8 +356,8 @@ mod tests {
         assert!(heeded(Stage::Begun, 3_600_000));
 
         let later = request(Holder::new("v2 1 7 1000 b").unwrap(), Ttl::DEFAULT, None, ask(2)).unwrap();
-        let later = StepDown::of(&Slot::Held { entry: later, proven_age: None });
-        let mut requests = Requests { step_down: later, ..Requests::default() };
+        let later = StepDown::from_slot(&Slot::Held { entry: later, proven_age: None });
+        let mut requests = OperatorRequests { step_down: later, ..OperatorRequests::default() };
         assert_eq!(expiry.take_expired(&mut requests, at(3_600_001)), None, "a new request counts anew");
     }
 }
