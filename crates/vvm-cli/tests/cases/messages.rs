@@ -50,6 +50,18 @@ fn full_output_is_an_error() {
     }
 }
 
+/// A write to the closed pipe fails, and raises SIGPIPE.
+#[test]
+fn log_whose_reader_has_gone_ends_nothing() {
+    let trial = VVM.trial();
+    let gone = trial.folder().join("gone").display().to_string();
+    let reader = format!("{{ read -r line; exec 0<&-; : > '{gone}'; }}");
+    let log = format!("exec 3>&1; {{ \"$@\" 2>&1 >&3 3>&-; echo \"status $?\" >&3; }} | {reader}");
+    let work = format!("until [ -e '{gone}' ]; do sleep 0.05; done; echo ran; exit 3");
+    let finished = trial.run_script(&work).through(["sh", "-c", &log, "sh"]).finish();
+    assert_eq!(finished.stdout, ["ran", "status 3"]);
+}
+
 /// The file is a pipe, so a second reader would wait for ever.
 #[test]
 fn file_is_read_once_for_guardian_and_host() {
