@@ -9,7 +9,7 @@ use ielections::{Entry, Epoch, Fence, Slot, Vacant, WriteError, documents::Docum
 use servers::replicated::Replicated;
 use std::{sync::Arc, time::Duration};
 use vvm_clock::{SystemWallClock, WallClock as _};
-use vvm_storage::{Done, OpenErrorKind, Shown, Step, SysVvmStorage, init_storage};
+use vvm_storage::{CurrentState, OpenErrorKind, Step, StepOutcome, SysVvmStorage, init_storage};
 
 pub(crate) trait Promotable: Replicated {
     fn started() -> Self;
@@ -57,7 +57,7 @@ impl<S: Promotable> Pair<S> {
 }
 
 pub(crate) async fn claimed(storage: &dyn SysVvmStorage, name: &str, from: &Slot, entry: &Entry) {
-    assert_eq!(storage.commit(slot_of(name), Step::claim(from, entry)).await.unwrap(), Done::Applied);
+    assert_eq!(storage.commit(slot_of(name), Step::claim(from, entry)).await.unwrap(), StepOutcome::Applied);
 }
 
 pub(crate) async fn peeked(storage: &dyn SysVvmStorage, name: &str) -> Slot {
@@ -224,7 +224,10 @@ pub(crate) async fn observation_does_not_continue_across_a_fail_over<S: Promotab
     let observed = peeked(&*observer, "slot").await;
     pair.cut().await;
     // The renewal is forgotten: the version that the observer has seen stands again, as old as it was.
-    assert_eq!(leader.commit(slot_of("slot"), Step::renew(&first, &second)).await.unwrap(), Done::Applied);
+    assert_eq!(
+        leader.commit(slot_of("slot"), Step::renew(&first, &second)).await.unwrap(),
+        StepOutcome::Applied
+    );
     pair.fail_over();
     let stands = refused_claim(&*observer, "slot", &observed, &entry(6, 1, TTL)).await;
     assert!(is_waiting(&stands, 5) && stands != observed, "{stands:?}");
@@ -279,5 +282,5 @@ pub(crate) async fn leader_of_the_old_history_is_replaced<S: Promotable>() {
     // After another candidate has adopted the history, the record itself is another one.
     let stands = refused_claim(&*pair.open().await, "slot", &VACANT, &entry(6, 1, TTL)).await;
     peeked(&*leader, "slot").await;
-    assert_eq!(settled(&*leader, "slot", renewal).await.unwrap(), Done::Refused(stands.into()));
+    assert_eq!(settled(&*leader, "slot", renewal).await.unwrap(), StepOutcome::Refused(stands.into()));
 }

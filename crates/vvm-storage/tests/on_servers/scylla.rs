@@ -159,7 +159,7 @@ async fn dropped_keyspace_can_be_created_again() {
         let storage = ScyllaStorage::open(&url).await.unwrap();
         let settled =
             storage.commit(Partition::from_bytes(*b"setting"), Step::settle(b"value")).await.unwrap();
-        assert_eq!(settled, Done::Applied);
+        assert_eq!(settled, StepOutcome::Applied);
         storage.close().await;
         session().await.query_unpaged(format!("DROP KEYSPACE {keyspace}"), ()).await.unwrap();
     }

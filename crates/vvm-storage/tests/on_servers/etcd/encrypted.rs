@@ -123,7 +123,7 @@ async fn user_needs_a_password_and_a_role_and_logs_in_again_without_repeating_a_
     std::fs::write(&password, "changed\n").unwrap();
     let renewal = renewed(&storage, &at, &held, 2).await;
     assert!(matches!(&renewal, Err(WriteError::NotApplied(_))), "{renewal:?}");
-    assert_eq!(renewed(&storage, &at, &held, 2).await.unwrap(), Done::Applied);
+    assert_eq!(renewed(&storage, &at, &held, 2).await.unwrap(), StepOutcome::Applied);
 }
 
 fn post(address: SocketAddr, path: &str, header: &str, body: &str) -> String {

@@ -162,7 +162,7 @@ async fn storage_that_is_created_again_is_replaced() {
     for number in 0..10 {
         other.commit(slot_of(&format!("setting {number}")), Step::settle(b"x")).await.unwrap();
     }
-    assert_eq!(other.commit(at.clone(), Step::claim(&VACANT, &held)).await.unwrap(), Done::Applied);
+    assert_eq!(other.commit(at.clone(), Step::claim(&VACANT, &held)).await.unwrap(), StepOutcome::Applied);
     let renewal = renewed(&scene.storage, &at, &held, 2).await;
     assert!(
         matches!(&renewal, Err(WriteError::Replaced(cause)) if cause.to_string().contains("created again")),

@@ -35,7 +35,7 @@ async fn member_that_is_down_is_passed_over() {
     init_storage(&url).await.unwrap();
     let storage = EtcdStorage::open(&url).await.unwrap();
     let (at, held) = led(&storage, TTL).await;
-    assert_eq!(renewed(&storage, &at, &held, 2).await.unwrap(), Done::Applied);
+    assert_eq!(renewed(&storage, &at, &held, 2).await.unwrap(), StepOutcome::Applied);
 }
 
 #[tokio::test(flavor = "multi_thread")]

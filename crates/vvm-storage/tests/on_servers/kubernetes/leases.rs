@@ -41,7 +41,7 @@ impl Scene {
 
     async fn led() -> (Self, Entry) {
         let (scene, entry) = (Self::new().await, entry(5, 1));
-        assert_eq!(scene.claim(&vacant(0), &entry).await.unwrap(), Done::Applied);
+        assert_eq!(scene.claim(&vacant(0), &entry).await.unwrap(), StepOutcome::Applied);
         (scene, entry)
     }
 
@@ -90,7 +90,7 @@ async fn lease_shows_holder_duration_renewals_and_claims() {
     let mut stands = first;
     for write in 2..6 {
         let next = entry(5, write);
-        assert_eq!(scene.renew(&stands, &next).await.unwrap(), Done::Applied);
+        assert_eq!(scene.renew(&stands, &next).await.unwrap(), StepOutcome::Applied);
         let spec = scene.spec();
         let renewed = spec["renewTime"].as_str().unwrap().to_owned();
         assert!(renewed > last, "{renewed} after {last}");
@@ -100,10 +100,10 @@ async fn lease_shows_holder_duration_renewals_and_claims() {
     }
     let released =
         scene.storage.commit(scene.slot.clone(), Step::release(stands.incarnation(), stands.epoch)).await;
-    assert_eq!(released.unwrap(), Done::Applied);
+    assert_eq!(released.unwrap(), StepOutcome::Applied);
     let spec = scene.spec();
     assert_eq!((&spec["holderIdentity"], &spec["leaseDurationSeconds"]), (&"".into(), &1.into()));
-    assert_eq!(scene.claim(&vacant(5), &entry(6, 1)).await.unwrap(), Done::Applied);
+    assert_eq!(scene.claim(&vacant(5), &entry(6, 1)).await.unwrap(), StepOutcome::Applied);
     assert_eq!(scene.spec()["leaseTransitions"], 2);
 }
 
@@ -116,7 +116,7 @@ async fn labels_annotations_and_owners_of_others_are_kept() {
         r#"{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"a","uid":"b"}]}}"#;
     kubectl(&["patch", "lease", &scene.name, "--type=merge", "-p", owner]);
     // Composed from the tag of the claim: refused once, and composed anew.
-    assert_eq!(scene.renew(&first, &entry(5, 2)).await.unwrap(), Done::Applied);
+    assert_eq!(scene.renew(&first, &entry(5, 2)).await.unwrap(), StepOutcome::Applied);
     let metadata = scene.lease()["metadata"].take();
     assert_eq!(metadata["labels"]["team"], "payroll");
     assert_eq!(metadata["labels"]["vvm/name"], *scene.name);
@@ -140,7 +140,7 @@ async fn leader_whose_lease_was_deleted_is_replaced_and_the_slot_waits() {
     assert!(placeholder.epoch > first.epoch && placeholder.ttl == first.ttl, "{placeholder:?}");
     let another = open(&url()).await;
     let claim = another.commit(scene.slot.clone(), Step::claim(&vacant(0), &entry(6, 1))).await.unwrap();
-    assert_eq!(claim, Done::Refused(Shown::Slot(stands)));
+    assert_eq!(claim, StepOutcome::Refused(CurrentState::Slot(stands)));
     assert!(scene.spec()["holderIdentity"].as_str().unwrap().contains("the record was deleted"));
 }
 
@@ -154,7 +154,7 @@ async fn candidate_whose_claim_meets_a_deletion_finds_what_stands() {
     let claimed = scene.storage.commit(scene.slot.clone(), Step::claim(&held(&first), &entry)).await.unwrap();
     let stands = scene.read().await;
     assert!(stands.entry().unwrap().epoch > first.epoch, "{stands:?}");
-    assert_eq!(claimed, Done::Refused(Shown::Slot(stands)));
+    assert_eq!(claimed, StepOutcome::Refused(CurrentState::Slot(stands)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -178,16 +178,19 @@ async fn foreign_holder_is_observed_by_its_spec_and_no_fence_stands_on_it() {
     let foreign = stands.entry().unwrap().clone();
     assert_eq!((foreign.holder.as_str(), foreign.ttl.get()), ("client-go", Duration::from_secs(15)));
     assert!(foreign.epoch > first.epoch && foreign.incarnation() != first.incarnation());
-    assert_eq!(scene.renew(&first, &entry(5, 2)).await.unwrap(), Done::Refused(Shown::Slot(stands.clone())));
+    assert_eq!(
+        scene.renew(&first, &entry(5, 2)).await.unwrap(),
+        StepOutcome::Refused(CurrentState::Slot(stands.clone()))
+    );
     let fence = Fence { epoch: first.epoch, incarnation: first.incarnation(), after: DocumentVersion::NONE };
     let refused = scene.storage.commit(scene.slot.clone(), Step::batch(&fence, &[])).await.unwrap();
-    assert_eq!(refused, Done::Refused(Shown::Nothing));
+    assert_eq!(refused, StepOutcome::Refused(CurrentState::Nothing));
     scene.patch(r#"{"renewTime":"2031-01-01T00:00:02.000000Z"}"#);
     let renewed = scene.read().await;
     assert!(renewed.entry().unwrap().is_of(foreign.incarnation(), foreign.epoch));
     assert!(renewed.entry().unwrap().version != foreign.version);
     let claim = scene.claim(&stands, &entry(9, 1)).await.unwrap();
-    assert_eq!(claim, Done::Refused(Shown::Slot(renewed)), "claimed by an old view");
+    assert_eq!(claim, StepOutcome::Refused(CurrentState::Slot(renewed)), "claimed by an old view");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -195,12 +198,12 @@ async fn slot_is_claimed_after_a_foreign_holder_with_a_later_epoch() {
     let (scene, first) = Scene::led().await;
     let released =
         scene.storage.commit(scene.slot.clone(), Step::release(first.incarnation(), first.epoch)).await;
-    assert_eq!(released.unwrap(), Done::Applied);
+    assert_eq!(released.unwrap(), StepOutcome::Applied);
     scene.patch(FOREIGN);
     let stands = scene.read().await;
     assert_eq!(stands.last_epoch(), Epoch::new(6).ok());
     // Its caller observed it for its TTL.
-    assert_eq!(scene.claim(&stands, &entry(7, 1)).await.unwrap(), Done::Applied);
+    assert_eq!(scene.claim(&stands, &entry(7, 1)).await.unwrap(), StepOutcome::Applied);
     assert_eq!(scene.read().await, held(&entry(7, 1)));
     let spec = scene.spec();
     assert_eq!(spec["leaseTransitions"], 10, "counted on");

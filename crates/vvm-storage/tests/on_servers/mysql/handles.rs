@@ -89,7 +89,7 @@ async fn row_that_another_transaction_locks_is_waited_for_one_second() {
     // A look waits for no lock.
     assert_eq!(storage.peek(std::slice::from_ref(&at)).await.unwrap()[0].entry(), Some(&held));
     other.ask("COMMIT").unwrap();
-    assert_eq!(renewed(&storage, &at, &held, 2).await.unwrap(), Done::Applied);
+    assert_eq!(renewed(&storage, &at, &held, 2).await.unwrap(), StepOutcome::Applied);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -141,7 +141,7 @@ async fn connection_that_the_server_ended_is_replaced_without_an_error_and_in_a_
     let ports = end("");
     assert!(!ports.is_empty());
     ends_have_arrived(&ports).await;
-    assert_eq!(renewed(&storage, &at, &held, 2).await.unwrap(), Done::Applied);
+    assert_eq!(renewed(&storage, &at, &held, 2).await.unwrap(), StepOutcome::Applied);
     let mut held = held;
     held.version.write = 2;
     let mut locker = Client::at(address(), "").unwrap();
@@ -240,7 +240,7 @@ async fn server_that_shows_no_row_unless_it_is_asked_to_is_used() {
     init_storage(&url).await.unwrap();
     let storage = MySqlStorage::open(&url).await.unwrap();
     let (at, held) = led(&storage, TTL).await;
-    assert_eq!(renewed(&storage, &at, &held, held.version.write + 1).await.unwrap(), Done::Applied);
+    assert_eq!(renewed(&storage, &at, &held, held.version.write + 1).await.unwrap(), StepOutcome::Applied);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -268,7 +268,10 @@ async fn server_that_would_forget_is_refused_and_one_that_begins_to_takes_no_wri
             assert!(is_passing || matches!(renewal, Err(WriteError::Fatal(_))), "{setting}: {renewal:?}");
         }
         server.statement(&format!("SET GLOBAL {setting} = {safe}")).unwrap();
-        assert_eq!(renewed(&storage, &at, &held, held.version.write + 1).await.unwrap(), Done::Applied);
+        assert_eq!(
+            renewed(&storage, &at, &held, held.version.write + 1).await.unwrap(),
+            StepOutcome::Applied
+        );
         held.version.write += 1;
     }
 }
@@ -328,7 +331,7 @@ async fn connection_that_a_pooler_exchanges_takes_no_write() {
     });
     let database = url.rsplit_once('/').unwrap().1;
     let pooled = MySqlStorage::open(&format!("mysql://root@{place}/{database}")).await.unwrap();
-    assert_eq!(renewed(&pooled, &at, &held, 2).await.unwrap(), Done::Applied);
+    assert_eq!(renewed(&pooled, &at, &held, 2).await.unwrap(), StepOutcome::Applied);
     let database = database.split('?').next().unwrap();
     exchange.send(Client::at(address(), database).unwrap().into_stream()).unwrap();
     let mut second = held.clone();

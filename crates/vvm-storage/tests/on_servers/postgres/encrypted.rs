@@ -63,7 +63,7 @@ async fn server_with_a_certificate_for_its_name_is_used() {
     for (url, slot) in [(by_name, "name"), (by_address, "address")] {
         let storage = PostgresStorage::open(&url).await.unwrap();
         let claim = storage.commit(slot_of(slot), Step::claim(&VACANT, &entry(1, 1, TTL))).await.unwrap();
-        assert_eq!(claim, Done::Applied);
+        assert_eq!(claim, StepOutcome::Applied);
         assert_eq!(server.sees().await, [(true, None)]);
         storage.close().await;
         while !server.sees().await.is_empty() {

@@ -91,7 +91,7 @@ async fn standbys_that_are_promoted_independently_are_told_apart() {
     let (pause, paused) = (Partition::from_bytes(*b"\x03name"), held.clone());
     assert_eq!(
         pair.open().await.commit(pause.clone(), Step::claim(&VACANT, &paused)).await.unwrap(),
-        Done::Applied
+        StepOutcome::Applied
     );
     pair.cut().await;
     pair.primary.kill().unwrap();

@@ -71,10 +71,10 @@ async fn claim_by_a_clock_far_from_the_servers_is_refused_with_the_difference() 
         // Corrected, or close enough, it needs no new handle.
         set("-11 hours").await;
         let claim = storage.commit(slot.clone(), Step::claim(&VACANT, &entry(1, 1, TTL))).await;
-        assert_eq!(claim.unwrap(), Done::Applied);
+        assert_eq!(claim.unwrap(), StepOutcome::Applied);
         // A leader is not disturbed.
         set(shift).await;
-        assert_eq!(renewed(&storage, &slot, &entry(1, 1, TTL), 2).await.unwrap(), Done::Applied);
+        assert_eq!(renewed(&storage, &slot, &entry(1, 1, TTL), 2).await.unwrap(), StepOutcome::Applied);
     }
 }
 
@@ -89,7 +89,7 @@ async fn row_that_another_transaction_locks_is_not_waited_for_longer_than_a_tent
     // A look waits for no lock.
     assert_eq!(storage.peek(std::slice::from_ref(&at)).await.unwrap()[0].entry(), Some(&held));
     other.batch_execute("COMMIT").await.unwrap();
-    assert_eq!(renewed(&storage, &at, &held, 2).await.unwrap(), Done::Applied);
+    assert_eq!(renewed(&storage, &at, &held, 2).await.unwrap(), StepOutcome::Applied);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -102,7 +102,7 @@ async fn connection_that_the_server_ended_is_replaced_without_an_error() {
     while !other.query(&format!("SELECT {others}"), &[]).await.unwrap().is_empty() {
         tokio::task::yield_now().await;
     }
-    assert_eq!(renewed(&storage, &at, &held, 2).await.unwrap(), Done::Applied);
+    assert_eq!(renewed(&storage, &at, &held, 2).await.unwrap(), StepOutcome::Applied);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -165,7 +165,7 @@ async fn age_of_a_record_is_that_of_its_last_write_by_the_servers_clock() {
     let storage = PostgresStorage::open(&url(&database)).await.unwrap();
     let at = slot_of("slot");
     assert_eq!(storage.shown_ages(std::slice::from_ref(&at)).await.unwrap(), [None]);
-    assert_eq!(renewed(&storage, &at, &entry(1, 2, TTL), 3).await.unwrap(), Done::Applied);
+    assert_eq!(renewed(&storage, &at, &entry(1, 2, TTL), 3).await.unwrap(), StepOutcome::Applied);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -31,7 +31,7 @@ impl Led {
         let after = DocumentVersion::from_stored(after);
         let fence = Fence { epoch: self.held.epoch, incarnation: self.held.incarnation(), after };
         let written = self.storage.commit(self.at.clone(), Step::batch(&fence, batch)).await;
-        assert_eq!(written.unwrap(), Done::Applied);
+        assert_eq!(written.unwrap(), StepOutcome::Applied);
     }
 }
 
