@@ -27,12 +27,9 @@ pub(crate) fn main(args: &ListArgs) -> ExitCode {
     operate((&args.storage, ""), Purpose::Look, async |inspector| {
         let storage = &inspector.storage;
         let Some((names, may_have_more)) = storage.names().await? else {
-            let way_out = match args.storage.split(':').next() {
-                Some("k8s") => "`kubectl get leases` shows them",
-                _ => "ask for one by `vvm status --name NAME`",
-            };
-            let refusal = format!("--storage: vvm can't list the names of this kind of storage: {way_out}");
-            return Err(InspectionError::Status(exit::MISUSE, refusal));
+            let refusal = "--storage: vvm can't list the names of this kind of storage: ask for one by \
+                           `vvm status --name NAME`";
+            return Err(InspectionError::Status(exit::MISUSE, refusal.to_owned()));
         };
         let mut lines = Vec::new();
         for cluster in &names {
@@ -60,7 +57,7 @@ pub(crate) fn main(args: &ListArgs) -> ExitCode {
 
 /// Show the names in a storage: their slots, and who leads each.
 ///
-/// sqlite:, postgres:, mysql:, etcd: and buckets can list names. A slot is held if the storage can't prove how old its record
+/// sqlite:, postgres:, mysql:, etcd:, k8s: and buckets can list names. A slot is held if the storage can't prove how old its record
 /// is: vvm status waits for its next renewal. At most 1000 names are shown.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\

@@ -269,6 +269,18 @@ fn line(at: &Partition, body: Body) -> Vec<u8> {
     bytes
 }
 
+/// The key in a value, of whatever format.
+#[cfg(feature = "kubernetes")]
+pub(crate) fn key_of(value: &[u8]) -> Option<Partition> {
+    #[derive(Deserialize)]
+    struct Key {
+        key: String,
+    }
+    let line = value.split(|byte| *byte == b'\n').next()?;
+    let Key { key } = serde_json::from_slice(line).ok()?;
+    HEXLOWER.decode(key.as_bytes()).ok().map(Partition::from_bytes)
+}
+
 fn parse<'value>(at: &Partition, value: &'value [u8]) -> Result<(Body, &'value [u8]), DecodeError> {
     let end = value.iter().position(|byte| *byte == b'\n').ok_or_else(|| damaged(at, "no line"))?;
     let (line, rest) = (&value[..end], &value[end + 1..]);

@@ -32,13 +32,13 @@
 //!
 //! **Login.** The kubeconfig is read once, because it may name another cluster later. The files that it names are read
 //! for each connection, and none is kept after a 401. The token of a file is read again after a minute, and after it
-//! was refused.
+//! was refused. A login plug-in (`exec`) is asked again when a fifth of its credential's life is left, and after a 401.
 //!
 //! **Errors.**
 //!
 //! | what went wrong | to a write | to a read | because |
 //! |---|---|---|---|
-//! | no connection: network, certificate, a file of the login, or not within half the request timeout | `NotApplied` | `Unavailable` | nothing was sent |
+//! | no connection: network, certificate, a file or plug-in of the login, or not within half the request timeout | `NotApplied` | `Unavailable` | nothing was sent |
 //! | 401 | `NotApplied` | `Unavailable` | refused before anything else; a token may be replaced |
 //! | 403 with a reason | `NotApplied` | `Unavailable` | refused before anything else; a server that has just started may not have read all Roles |
 //! | 400, 413, 422 with a reason | `Fatal` | `Fatal` | refused, and will be again |
@@ -50,11 +50,12 @@
 //! | connection broken, or no answer within the request timeout | `Unknown` | `Unavailable` | the server may have begun |
 //! | a held Lease without a duration, or one with another key | `Fatal` | `Fatal` | another program writes it |
 //!
-//! Opening fails for good at 401, 403, and a certificate or file that can't be used.
+//! Opening fails for good at 401, 403, and a certificate, file or login plug-in that can't be used.
 
 mod cluster;
 mod connections;
 mod errors;
+mod exec;
 mod kubeconfig;
 mod names;
 mod open;
@@ -76,7 +77,7 @@ use crate::{
     drivers::watches::{NotWatched, Watcher, Watches},
     key::{ClusterName, KEY_PREFIX_SLOT_COUNT, Partition},
     opening::OpenError,
-    sysvvm::{Description, OpenedStorage, Provenance, SysVvmHints},
+    sysvvm::{Description, MOST_LISTED, OpenedStorage, Provenance, SysVvmHints},
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -135,6 +136,29 @@ impl LeaseStorage {
         Ok(written.map_or(CellWrite::Refused, |lease| CellWrite::Written(Some(lease.into_tag()))))
     }
 
+    /// The slot counts, by the names of their Leases. Those that a digest names are read.
+    async fn slot_counts(&self) -> Result<Vec<Partition>, DriverError> {
+        let (mut found, mut token) = (Vec::new(), String::new());
+        loop {
+            let (page, next) = self.connections.names(&token).await?;
+            for name in page {
+                let at = match names::slot_count(&name) {
+                    None if names::is_digest(&name) => {
+                        self.connections.get(&name, true).await?.and_then(|lease| lease.key())
+                    }
+                    at => at,
+                };
+                found.extend(at.filter(|at| ClusterName::of_slot_count(at).is_some()));
+            }
+            token = next;
+            if token.is_empty() || found.len() >= MOST_LISTED {
+                found.sort_unstable();
+                found.truncate(MOST_LISTED);
+                return Ok(found);
+            }
+        }
+    }
+
     /// (I1) A held Lease that was deleted may have had a leader at work beside the one that replaced it.
     async fn is_still_there(&self, seen: &Lease) -> Result<(), DriverError> {
         match self.connections.get(seen.name(), false).await {
@@ -185,6 +209,10 @@ impl CellStorage for LeaseStorage {
         self.set(key, &value, record, expected).await.map_err(DriverError::of_write)
     }
 
+    async fn settings(&self) -> Result<Option<Vec<Partition>>, ReadError> {
+        self.slot_counts().await.map(Some).map_err(DriverError::of_read)
+    }
+
     fn hints(&self) -> Option<&dyn SysVvmHints> {
         Some(self)
     }
@@ -200,7 +228,7 @@ impl CellStorage for LeaseStorage {
     }
 
     async fn close(&self) {
-        self.connections.close();
+        self.connections.close().await;
         self.watches.close();
     }
 }

@@ -82,7 +82,7 @@ impl Tls {
 }
 
 impl Pem {
-    fn read(&self) -> Result<Cow<'_, [u8]>, OpenError> {
+    pub(super) fn read(&self) -> Result<Cow<'_, [u8]>, OpenError> {
         match self {
             Self::File(path) => fs::read(path).map(Cow::Owned).map_err(|cause| self.unusable(&cause)),
             #[cfg(feature = "kubernetes")]

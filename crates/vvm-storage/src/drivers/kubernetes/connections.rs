@@ -3,6 +3,7 @@
 use super::{
     cluster::Cluster,
     errors::{DriverError, Response, Status},
+    kubeconfig::{Credential, Token},
     rows::{self, Lease},
 };
 use crate::{
@@ -10,6 +11,7 @@ use crate::{
         address::unreachable,
         connections::{RequestLimiter, Stream, tcp},
         errors::{HandleClosed, described},
+        tls::{Pem, Tls},
     },
     opening::OpenError,
 };
@@ -41,6 +43,31 @@ const MOST: usize = 8;
 const CONNECTING: u32 = 2;
 
 const JSON: &str = "application/json";
+
+/// In the place of objects, their names and what else `kubectl get` shows.
+const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
+
+/// A row has at most a KiB.
+const PAGE: usize = 500;
+
+#[derive(Deserialize)]
+struct Table {
+    kind: String,
+    #[serde(default)]
+    metadata: TableMetadata,
+    rows: Vec<Row>,
+}
+
+#[derive(Deserialize, Default)]
+struct TableMetadata {
+    #[serde(rename = "continue", default)]
+    token: String,
+}
+
+#[derive(Deserialize)]
+struct Row {
+    cells: Vec<serde_json::Value>,
+}
 
 const API_SERVER: &str = "API server";
 
@@ -101,6 +128,27 @@ impl Connections {
         }
     }
 
+    /// One page of the names of all Leases that have our label, after the one that `token` continues, and the token of
+    /// the next page. A table has no documents: a list of Leases would have all of them.
+    pub(super) async fn names(&self, token: &str) -> Result<(Vec<String>, String), DriverError> {
+        let token = if token.is_empty() { String::new() } else { format!("&continue={token}") };
+        let path =
+            format!("{}?labelSelector={}&includeObject=None&limit={PAGE}{token}", self.leases(), rows::NAME);
+        let answer = self.ask_for(TABLE, Method::GET, &path, None).await?;
+        if answer.status != 200 {
+            return Err(DriverError::from_response(&answer));
+        }
+        let wrong =
+            |cause: &dyn fmt::Display| DriverError::Unanswered(format!("its answer is no table: {cause}"));
+        let Table { kind, metadata, rows } =
+            serde_json::from_slice(&answer.body).map_err(|cause| wrong(&cause))?;
+        if kind != "Table" {
+            return Err(wrong(&kind));
+        }
+        let names = rows.into_iter().filter_map(|row| Some(row.cells.first()?.as_str()?.to_owned()));
+        Ok((names.collect(), metadata.token))
+    }
+
     pub(super) fn leases(&self) -> String {
         format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", self.cluster.namespace)
     }
@@ -115,14 +163,25 @@ impl Connections {
         path: &str,
         body: Option<Bytes>,
     ) -> Result<Response, DriverError> {
+        self.ask_for(JSON, method, path, body).await
+    }
+
+    async fn ask_for(
+        &self,
+        kind: &'static str,
+        method: Method,
+        path: &str,
+        body: Option<Bytes>,
+    ) -> Result<Response, DriverError> {
         let _room = self.room.acquire().await?;
-        let request = self.request(method, path, body)?;
-        let mut session = self.session().await?;
+        let credential = self.credential().await?;
+        let request = self.request(kind, method, path, body, &credential)?;
+        let mut session = self.session(credential.own.clone()).await?;
         let answer = self.room.in_time(session.ask(request)).await;
         let answer = answer.unwrap_or_else(|silence| Err(DriverError::Unanswered(silence)))?;
         if answer.status == 401 {
             // The certificate of a connection is as old as the connection.
-            self.cluster.token.was_refused();
+            self.cluster.token.was_refused(&credential);
             self.idle().clear();
         } else if !self.room.is_closed() {
             self.idle().push(session);
@@ -130,11 +189,21 @@ impl Connections {
         Ok(answer)
     }
 
-    pub(super) fn request(
+    /// A login plug-in may take longer. Then it goes on, and its answer is that of a later request.
+    async fn credential(&self) -> Result<Credential, DriverError> {
+        let token = &self.cluster.token;
+        let silent = |why| OpenError::passing(format!("{token:?} has given no credential yet: {why}"));
+        let credential = self.room.within(self.connecting, token.get(self.clock())).await;
+        Ok(credential.map_err(silent)??)
+    }
+
+    fn request(
         &self,
+        kind: &'static str,
         method: Method,
         path: &str,
         body: Option<Bytes>,
+        credential: &Credential,
     ) -> Result<Request<Full<Bytes>>, DriverError> {
         let cluster = &self.cluster;
         let refused = |cause: &dyn ToString| DriverError::Refused(cause.to_string());
@@ -143,10 +212,10 @@ impl Connections {
             .method(method)
             .uri(format!("{}{path}", cluster.path))
             .header(HOST, host)
-            .header(ACCEPT, JSON)
+            .header(ACCEPT, kind)
             .header(CONTENT_TYPE, JSON)
             .header(USER_AGENT, concat!("vvm/", env!("CARGO_PKG_VERSION")));
-        if let Some(token) = cluster.token.get(self.clock())? {
+        if let Some(token) = &credential.token {
             let bearer = HeaderValue::try_from(format!("Bearer {token}"));
             let mut bearer = bearer.map_err(|_| refused(&"the token has bytes that no token has"))?;
             bearer.set_sensitive(true);
@@ -155,18 +224,19 @@ impl Connections {
         request.body(Full::new(body.unwrap_or_default())).map_err(|cause| refused(&cause))
     }
 
-    pub(super) async fn session(&self) -> Result<Session, DriverError> {
+    /// A connection with this certificate.
+    async fn session(&self, own: Option<(Pem, Pem)>) -> Result<Session, DriverError> {
         if self.room.is_closed() {
             return Err(DriverError::Closed(HandleClosed));
         }
         loop {
             let Some(mut session) = self.idle().pop() else { break };
-            if session.is_open().await {
+            if session.own == own && session.is_open().await {
                 return Ok(session);
             }
         }
         let within = self.connecting;
-        match self.room.within(within, Session::connect(&self.cluster)).await {
+        match self.room.within(within, Session::connect(&self.cluster, own)).await {
             Ok(connected) => Ok(connected?),
             Err(_silence) => {
                 let why = format!("no connection within {}", DisplayDuration(within));
@@ -176,9 +246,12 @@ impl Connections {
     }
 
     /// A request that runs ends its own connection.
-    pub(super) fn close(&self) {
+    pub(super) async fn close(&self) {
         self.room.close();
         self.idle().clear();
+        if let Token::Plugin(plugin) = &self.cluster.token {
+            plugin.close().await;
+        }
     }
 
     /// Each change is one insertion or removal, so a panic elsewhere leaves the list whole.
@@ -229,8 +302,9 @@ impl Connections {
     /// Dropped, it leaves nothing open.
     pub(super) async fn watch(&self, label: &str) -> Result<Watch, DriverError> {
         let path = format!("{}?watch=1&labelSelector={}%3D{label}", self.leases(), rows::NAME);
-        let mut session = self.session().await?;
-        let request = self.request(Method::GET, &path, None)?;
+        let credential = self.credential().await?;
+        let request = self.request(JSON, Method::GET, &path, None, &credential)?;
+        let mut session = self.session(credential.own).await?;
         let answer = self.room.in_time(session.begin(request)).await;
         let answer = answer.unwrap_or_else(|silence| Err(DriverError::Unanswered(silence)))?;
         let status = answer.status().as_u16();
@@ -279,16 +353,17 @@ type Connection = Pin<Box<http1::Connection<TokioIo<Box<dyn Stream>>, Full<Bytes
 pub(super) struct Session {
     sender: http1::SendRequest<Full<Bytes>>,
     connection: Connection,
+    own: Option<(Pem, Pem)>,
 }
 
 impl Session {
     /// Reads the files of TLS anew, so that certificates can be replaced.
-    pub(super) async fn connect(cluster: &Cluster) -> Result<Self, OpenError> {
+    async fn connect(cluster: &Cluster, own: Option<(Pem, Pem)>) -> Result<Self, OpenError> {
         let server = &cluster.server;
-        let tls = cluster
-            .tls
-            .as_ref()
-            .map(|(tls, name)| Ok::<_, OpenError>((TlsConnector::from(Arc::new(tls.read()?)), name)));
+        let tls = cluster.tls.as_ref().map(|(tls, name)| {
+            let tls = Tls { own: own.clone().or_else(|| tls.own.clone()), ..tls.clone() };
+            Ok::<_, OpenError>((TlsConnector::from(Arc::new(tls.read()?)), name))
+        });
         let tls = tls.transpose()?;
         let stream = tcp(&cluster.host, cluster.port).await;
         let stream = stream.map_err(|cause| unreachable(API_SERVER, server, &cause))?;
@@ -302,7 +377,7 @@ impl Session {
         let shaken = http1::handshake(TokioIo::new(stream)).await;
         let (sender, connection) =
             shaken.map_err(|cause| unreachable(API_SERVER, server, &described(&cause)))?;
-        Ok(Self { sender, connection: Box::pin(connection) })
+        Ok(Self { sender, connection: Box::pin(connection), own })
     }
 
     /// Whether the server has kept the connection since the last request, so that another may be sent.

@@ -27,8 +27,8 @@ pub(super) enum DriverError {
     )]
     Credentials(String),
     #[error(
-        "the API server denies the request: bind a Role that allows get, create, update and watch on leases \
-         of coordination.k8s.io, as packaging/kubernetes/base/rbac.yaml does ({0})"
+        "the API server denies the request: bind a Role that allows get, create, update, list and watch on \
+         leases of coordination.k8s.io, as packaging/kubernetes/base/rbac.yaml does ({0})"
     )]
     Denied(String),
     #[error("the namespace does not exist: create it, or correct the URL ({0})")]

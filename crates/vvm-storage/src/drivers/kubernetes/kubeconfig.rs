@@ -1,5 +1,6 @@
 //! One context of a kubeconfig. [`Token`]: a Pod's token is replaced in its file, so the file is read again.
 
+use super::exec::ExecPlugin;
 use crate::{
     drivers::tls::{Names, Pem, Tls},
     opening::OpenError,
@@ -8,7 +9,7 @@ use data_encoding::BASE64;
 use std::{
     fmt, fs,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 use vvm_clock::{Clock, Instant, SystemClock};
@@ -55,7 +56,7 @@ pub(super) fn find(text: &str, folder: &Path, context: Option<&str>) -> Result<C
         server: server.to_owned(),
         server_name: cluster["tls-server-name"].as_str().map(str::to_owned),
         tls: Tls { authority, names: Names::Address, own },
-        token: token(user, folder),
+        token: token(user, cluster, folder)?,
     })
 }
 
@@ -68,19 +69,18 @@ fn refuse(cluster: &Yaml, user: &Yaml) -> Result<(), String> {
     if !cluster["proxy-url"].is_badvalue() {
         return Err("proxy-url is not supported: name a server that is reached without a proxy".into());
     }
-    let unsupported =
-        ["exec", "auth-provider", "username"].into_iter().find(|method| !user[*method].is_badvalue());
+    let unsupported = ["auth-provider", "username"].into_iter().find(|method| !user[*method].is_badvalue());
     match unsupported {
         Some(method) => Err(format!(
-            "its user logs in with `{method}`, which is not supported: use a token, a tokenFile or a client \
-             certificate (`kubectl create token` makes a token)"
+            "its user logs in with `{method}`, which is not supported: use exec, a token, a tokenFile or a \
+             client certificate (`kubectl create token` makes a token)"
         )),
         None => Ok(()),
     }
 }
 
 /// A file, or the data of one, which counts if both are there.
-fn pem(of: &Yaml, folder: &Path, name: &str) -> Result<Option<Pem>, String> {
+pub(super) fn pem(of: &Yaml, folder: &Path, name: &str) -> Result<Option<Pem>, String> {
     let data = format!("{name}-data");
     match (of[&*data].as_str(), of[name].as_str()) {
         (Some(encoded), _) => {
@@ -94,13 +94,22 @@ fn pem(of: &Yaml, folder: &Path, name: &str) -> Result<Option<Pem>, String> {
     }
 }
 
-/// kubectl prefers the file, too.
-fn token(user: &Yaml, folder: &Path) -> Token {
-    match (user["tokenFile"].as_str(), user["token"].as_str()) {
-        (Some(path), _) => Token::File(folder.join(path).into()),
-        (None, Some(token)) => Token::Is(token.to_owned()),
-        (None, None) => Token::None,
-    }
+/// kubectl prefers the file, and both to a plug-in.
+fn token(user: &Yaml, cluster: &Yaml, folder: &Path) -> Result<Token, String> {
+    Ok(match (user["tokenFile"].as_str(), user["token"].as_str(), &user["exec"]) {
+        (Some(path), ..) => Token::File(folder.join(path).into()),
+        (None, Some(token), _) => Token::Is(token.to_owned()),
+        (None, None, Yaml::BadValue | Yaml::Null) => Token::None,
+        (None, None, exec) => Token::Plugin(ExecPlugin::of(exec, cluster, folder)?),
+    })
+}
+
+/// What a request shows, and the connection that sends it.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Credential {
+    pub(super) token: Option<String>,
+    /// A certificate and its key, in the place of those of the kubeconfig.
+    pub(super) own: Option<(Pem, Pem)>,
 }
 
 /// For how long a token that was read is used. Kubernetes replaces one when a fifth of its life is left.
@@ -111,6 +120,7 @@ pub(super) enum Token {
     None,
     Is(String),
     File(TokenFile),
+    Plugin(ExecPlugin),
 }
 
 pub(super) struct TokenFile {
@@ -125,35 +135,49 @@ impl From<PathBuf> for TokenFile {
 }
 
 impl Token {
-    /// A file is read at most once a minute, unless the token was refused.
-    pub(super) fn get(&self, clock: &SystemClock) -> Result<Option<String>, OpenError> {
-        match self {
-            Self::None => Ok(None),
-            Self::Is(token) => Ok(Some(token.clone())),
-            Self::File(file) => {
-                let mut read = file.read.lock().unwrap_or_else(PoisonError::into_inner);
-                let now = clock.now();
-                if let Some((token, since)) = &*read
-                    && now.since(*since) < READ_AGAIN
-                {
-                    return Ok(Some(token.clone()));
-                }
-                let text = fs::read_to_string(&file.path).map_err(|cause| unusable(&file.path, cause))?;
-                let token = text.trim().to_owned();
-                if token.is_empty() {
-                    return Err(unusable(&file.path, "it is empty"));
-                }
-                *read = Some((token.clone(), now));
-                Ok(Some(token))
-            }
-        }
+    /// # Cancel safety
+    /// May be dropped and called again at will.
+    pub(super) async fn get(&self, clock: &SystemClock) -> Result<Credential, OpenError> {
+        let token = match self {
+            Self::None => None,
+            Self::Is(token) => Some(token.clone()),
+            Self::File(file) => Some(file.get(clock)?),
+            Self::Plugin(plugin) => return plugin.get(clock).await,
+        };
+        Ok(Credential { token, own: None })
     }
 
-    /// The server refused it: the next request reads the file again.
-    pub(super) fn was_refused(&self) {
-        if let Self::File(file) = self {
-            file.read.lock().unwrap_or_else(PoisonError::into_inner).take();
+    /// The server refused it: the next request reads the file again, or asks the plug-in.
+    pub(super) fn was_refused(&self, refused: &Credential) {
+        match self {
+            Self::None | Self::Is(_) => {}
+            Self::File(file) => *file.read() = None,
+            Self::Plugin(plugin) => plugin.was_refused(refused),
         }
+    }
+}
+
+impl TokenFile {
+    /// The file is read at most once a minute, unless the token was refused.
+    fn get(&self, clock: &SystemClock) -> Result<String, OpenError> {
+        let mut read = self.read();
+        let now = clock.now();
+        if let Some((token, since)) = &*read
+            && now.since(*since) < READ_AGAIN
+        {
+            return Ok(token.clone());
+        }
+        let text = fs::read_to_string(&self.path).map_err(|cause| unusable(&self.path, cause))?;
+        let token = text.trim().to_owned();
+        if token.is_empty() {
+            return Err(unusable(&self.path, "it is empty"));
+        }
+        *read = Some((token.clone(), now));
+        Ok(token)
+    }
+
+    fn read(&self) -> MutexGuard<'_, Option<(String, Instant)>> {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -163,6 +187,7 @@ impl fmt::Debug for Token {
             Self::None => out.write_str("no token"),
             Self::Is(_) => out.write_str("a token"),
             Self::File(file) => write!(out, "the token in {}", file.path.display()),
+            Self::Plugin(plugin) => write!(out, "the login plug-in {}", plugin.command()),
         }
     }
 }
@@ -195,13 +220,15 @@ contexts:
 - {name: test, context: {cluster: b, user: token}}
 - {name: file, context: {cluster: b, user: file}}
 - {name: helper, context: {cluster: b, user: helper}}
+- {name: old, context: {cluster: b, user: old}}
 - {name: half, context: {cluster: b, user: half}}
 - {name: lost, context: {cluster: c, user: half}}
 users:
 - {name: certified, user: {client-certificate: /c.crt, client-key-data: WA==}}
 - {name: token, user: {token: secret}}
 - {name: file, user: {token: other, tokenFile: t}}
-- {name: helper, user: {exec: {command: aws}}}
+- {name: helper, user: {auth-provider: {name: gcp}}}
+- {name: old, user: {exec: {command: aws, apiVersion: client.authentication.k8s.io/v1alpha1}}}
 - {name: half, user: {client-certificate: /c.crt}}
 "#;
 
@@ -229,6 +256,7 @@ users:
     fn refusal_says_what_to_do() {
         for (context, part) in [
             ("helper", "kubectl create token"),
+            ("old", "k8s.io/v1beta1"),
             ("half", "both are needed"),
             ("lost", "no `c` among its clusters"),
             ("none", "no `none` among its contexts"),
@@ -254,14 +282,16 @@ users:
         let clock = SystemClock::start().unwrap();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
-        let token = Token::File(path.clone().into());
+        let token = TokenFile::from(path.clone());
         assert!(token.get(&clock).unwrap_err().to_string().contains("token can't be used"));
         fs::write(&path, "one\n").unwrap();
-        assert_eq!(token.get(&clock).unwrap().as_deref(), Some("one"));
+        assert_eq!(token.get(&clock).unwrap(), "one");
         fs::write(&path, "two\n").unwrap();
-        assert_eq!(token.get(&clock).unwrap().as_deref(), Some("one"));
-        token.was_refused();
-        assert_eq!(token.get(&clock).unwrap().as_deref(), Some("two"));
+        assert_eq!(token.get(&clock).unwrap(), "one");
+        let token = Token::File(token);
+        token.was_refused(&Credential { token: None, own: None });
+        let Token::File(file) = &token else { unreachable!() };
+        assert_eq!(file.get(&clock).unwrap(), "two");
         assert!(!format!("{token:?}").contains("two"));
     }
 }

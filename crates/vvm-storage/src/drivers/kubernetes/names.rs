@@ -18,6 +18,10 @@ const LONGEST_NAME: usize = 200;
 /// A label's limit.
 const LONGEST_LABEL: usize = 63;
 
+const SLOT_COUNT: &str = ".slots";
+
+const DIGEST: &str = "vvm.";
+
 struct Parts<'a> {
     name: &'a [u8],
     ending: String,
@@ -35,7 +39,7 @@ fn parts(at: &Partition) -> Option<Parts<'_>> {
             };
             Some(Parts { name, ending })
         }
-        KEY_PREFIX_SLOT_COUNT => Some(setting(".slots")),
+        KEY_PREFIX_SLOT_COUNT => Some(setting(SLOT_COUNT)),
         KEY_PREFIX_PAUSE => Some(setting(".pause")),
         KEY_PREFIX_STEP_DOWN => Some(setting(".step-down")),
         _ => None,
@@ -52,8 +56,18 @@ pub(super) fn name(at: &Partition) -> String {
         Some(Parts { name, ending }) if let Some(plain) = plain(name, LONGEST_NAME) => {
             format!("{plain}{ending}")
         }
-        _ => format!("vvm.{}", digest(at.as_bytes())),
+        _ => format!("{DIGEST}{}", digest(at.as_bytes())),
     }
+}
+
+/// The partition of a slot count whose Lease has this name, unless a digest names it.
+pub(super) fn slot_count(lease: &str) -> Option<Partition> {
+    let plain = plain(lease.strip_suffix(SLOT_COUNT)?.as_bytes(), LONGEST_NAME)?;
+    Some(Partition::from_bytes([&[KEY_PREFIX_SLOT_COUNT], plain.as_bytes()].concat()))
+}
+
+pub(super) fn is_digest(lease: &str) -> bool {
+    lease.strip_prefix(DIGEST).is_some_and(|digits| digits.len() == 64)
 }
 
 pub(super) fn label(at: &Partition) -> String {
@@ -93,6 +107,10 @@ mod tests {
         assert_eq!(named(1, b"payroll", &[0, 0, 0, 1]), "payroll");
         assert_eq!(named(1, b"payroll", &[0, 0, 1, 0]), "payroll.256");
         assert_eq!(named(2, b"payroll", &[]), "payroll.slots");
+        assert_eq!(slot_count("payroll.slots"), Some(Partition::from_bytes(*b"\x02payroll")));
+        assert!(
+            ["payroll", "payroll.2", ".slots", "a.b.slots"].iter().all(|other| slot_count(other).is_none())
+        );
         assert_eq!(named(3, b"payroll", &[]), "payroll.pause");
         assert_eq!(named(4, b"payroll", &[]), "payroll.step-down");
         assert_eq!(name_and_label(4, b"pay-roll9", &[]).1, "pay-roll9");
@@ -104,7 +122,7 @@ mod tests {
             [b"", b"a.b", b"A", b"-a", b"a-", "ä".as_bytes(), b"a_b", &[b'a'; LONGEST_NAME + 1]];
         let mut names: Vec<_> = odd.iter().map(|odd| named(1, odd, &[0, 0, 0, 1])).collect();
         for name in &names {
-            assert!(name.len() == 68 && name.starts_with("vvm."), "{name}");
+            assert!(name.len() == 68 && is_digest(name), "{name}");
         }
         names.push(named(9, b"unknown", &[]));
         names.sort();

@@ -13,6 +13,8 @@ use serde_json::{Value, json};
 /// user without the right to create Leases may look.
 pub(super) async fn open(address: &Address) -> Result<Connections, OpenError> {
     let connections = Connections::new(cluster::find(address)?, address.request_timeout)?;
+    // The first one is waited for: a login plug-in may take longer than a request.
+    let _credential = connections.cluster.token.get(connections.clock()).await?;
     let nothing = names::name(&Partition::from_bytes(*b""));
     connections.get(&nothing, false).await.map_err(|error| error.of_opening(&connections.cluster.server))?;
     match creation(&connections).await {
@@ -25,7 +27,7 @@ pub(super) async fn open(address: &Address) -> Result<Connections, OpenError> {
 pub(crate) async fn init(url: &str) -> Result<(), OpenError> {
     let connections = open(&Address::parse(url)?).await?;
     let checked = check_rights(&connections).await;
-    connections.close();
+    connections.close().await;
     checked
 }
 

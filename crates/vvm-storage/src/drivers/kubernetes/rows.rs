@@ -8,7 +8,7 @@ use super::names::{digest, is_slot, label, name};
 use crate::{
     cells::{
         Cell, Tag,
-        content::{Origin, SlotCell},
+        content::{Origin, SlotCell, key_of},
     },
     key::Partition,
 };
@@ -146,6 +146,11 @@ impl Lease {
 
     pub(super) fn name(&self) -> &str {
         &self.metadata.name
+    }
+
+    /// The key that stands in its value.
+    pub(super) fn key(&self) -> Option<Partition> {
+        key_of(&value(self.metadata.annotations.get(CELL)?)?)
     }
 
     pub(super) fn is_same_object(&self, other: &Self) -> bool {

@@ -7,9 +7,11 @@ use crate::{
     key::Partition,
 };
 use bytes::Bytes;
-use ielections::WriteError;
+use ielections::{ReadError, WriteError};
 use std::{
+    collections::VecDeque,
     fs,
+    path::Path,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -23,6 +25,8 @@ struct Server {
     scripted: Scripted,
     requests: Arc<Mutex<Vec<String>>>,
     reply: Arc<Mutex<Reply>>,
+    /// Before the one above.
+    next: Arc<Mutex<VecDeque<Reply>>>,
     token: NamedTempFile,
     config: NamedTempFile,
 }
@@ -51,12 +55,18 @@ fn status(code: u16, reason: &str) -> Reply {
 
 impl Server {
     async fn start() -> Self {
+        Self::logged_in_by(|token| format!("tokenFile: \"{token}\"")).await
+    }
+
+    /// `user` is that of the kubeconfig, and gets the path of a file.
+    async fn logged_in_by(user: impl Fn(&str) -> String) -> Self {
         let requests = Arc::<Mutex<Vec<String>>>::default();
         let reply = Arc::new(Mutex::new(status(404, "NotFound")));
-        let (seen, says) = (Arc::clone(&requests), Arc::clone(&reply));
+        let next = Arc::<Mutex<VecDeque<Reply>>>::default();
+        let (seen, says, first) = (Arc::clone(&requests), Arc::clone(&reply), Arc::clone(&next));
         let scripted = Scripted::keeping(move |asked| {
             seen.lock().unwrap().push(asked.head.join("\n") + "\n" + &asked.body);
-            says.lock().unwrap().clone()
+            first.lock().unwrap().pop_front().unwrap_or_else(|| says.lock().unwrap().clone())
         });
         let scripted = scripted.await;
         let (token, config) = (NamedTempFile::new().unwrap(), NamedTempFile::new().unwrap());
@@ -64,12 +74,12 @@ impl Server {
         let text = format!(
             "current-context: a\nclusters: [{{name: a, cluster: {{server: \"{}\"}}}}]\n\
              contexts: [{{name: a, context: {{cluster: a, user: a}}}}]\n\
-             users: [{{name: a, user: {{tokenFile: \"{}\"}}}}]",
+             users: [{{name: a, user: {{{}}}}}]",
             scripted.endpoint,
-            token.path().display()
+            user(&token.path().display().to_string())
         );
         fs::write(config.path(), text).unwrap();
-        Self { scripted, requests, reply, token, config }
+        Self { scripted, requests, reply, next, token, config }
     }
 
     async fn open(&self) -> LeaseStorage {
@@ -81,6 +91,10 @@ impl Server {
 
     fn will(&self, reply: Reply) {
         *self.reply.lock().unwrap() = reply;
+    }
+
+    fn will_in_turn(&self, replies: impl IntoIterator<Item = Reply>) {
+        self.next.lock().unwrap().extend(replies);
     }
 
     fn requests(&self) -> Vec<String> {
@@ -168,6 +182,73 @@ async fn request_after_a_refused_login_has_its_own_connection_and_reads_the_toke
         let asked = server.requests().remove(0);
         assert!(asked.contains(&format!("authorization: Bearer {token}\n")), "{code}: {asked}");
     }
+}
+
+/// (I10) Its first credential is valid for two seconds, and then it hangs.
+#[tokio::test]
+async fn request_waits_for_a_login_plug_in_no_longer_than_for_a_connection() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("login");
+    let text = r#"cd "$(dirname "$0")" || exit 1
+if [ -e ran ]; then echo $$ > hangs; sleep 1000; fi
+touch ran
+echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"t",'
+echo "\"expirationTimestamp\":\"$(date -u -d '+2 seconds' +%FT%TZ)\"}}"
+"#;
+    fs::write(&script, text).unwrap();
+    let command = script.display();
+    let user =
+        format!("exec: {{apiVersion: client.authentication.k8s.io/v1, command: sh, args: [\"{command}\"]}}");
+    let server = Server::logged_in_by(|_| user.clone()).await;
+    let storage = server.open().await;
+    storage.read(&slot()).await.unwrap();
+    assert!(server.requests()[0].contains("authorization: Bearer t\n"));
+    let error = loop {
+        if let Err(error) = storage.read(&slot()).await {
+            break error;
+        }
+    };
+    let is_plug_in = |why: &str| why.contains("login plug-in sh") && why.contains("within 500ms");
+    assert!(matches!(&error, ReadError::Unavailable(why) if is_plug_in(&why.to_string())), "{error:?}");
+    server.requests();
+    let write = storage.write(&slot(), Bytes::from_static(b"{}"), Expected::Absent).await;
+    assert!(matches!(write, Err(WriteError::NotApplied(_))), "{write:?}");
+    assert!(server.requests().is_empty());
+    let process = fs::read_to_string(folder.path().join("hangs")).unwrap();
+    storage.close().await;
+    assert!(!Path::new("/proc").join(process.trim()).exists(), "it outlives the handle");
+}
+
+/// A table has the names and no documents. The Leases that a digest names are read.
+#[tokio::test]
+async fn slot_counts_are_listed_by_the_names_of_their_leases() {
+    let server = Server::start().await;
+    let storage = server.open().await;
+    let odd = format!("vvm.{}", "a".repeat(64));
+    let row = |name: &str| format!(r#"{{"cells":["{name}","","5m"],"object":null}}"#);
+    let page = |token: &str, names: &[&str]| {
+        let rows = names.iter().map(|name| row(name)).collect::<Vec<_>>().join(",");
+        answer(200, &format!(r#"{{"kind":"Table","metadata":{{"continue":"{token}"}},"rows":[{rows}]}}"#))
+    };
+    server.will_in_turn([
+        page("next", &["payroll", "payroll.slots", &odd]),
+        answer(200, r#"{"metadata":{"annotations":{"vvm/cell":"{\"vvm_format\":9,\"key\":\"0241\"}\n"}}}"#),
+        page("", &["a.slots", "payroll.pause"]),
+    ]);
+    let listed = storage.settings().await.unwrap().unwrap();
+    let expected = [&b"\x02A"[..], b"\x02a", b"\x02payroll"];
+    assert_eq!(listed, expected.map(|key| Partition::from_bytes(key.to_vec())));
+    let requests = server.requests();
+    assert!(
+        requests[0].contains("leases?labelSelector=vvm/name&includeObject=None&limit=500 HTTP"),
+        "{requests:?}"
+    );
+    assert!(requests[0].contains("as=Table"), "{requests:?}");
+    assert!(requests[1].contains(&format!("/{odd}?resourceVersion=0 HTTP")), "{requests:?}");
+    assert!(requests[2].contains("limit=500&continue=next HTTP"), "{requests:?}");
+    // The words of no API server are no empty list.
+    server.will(answer(200, "{}"));
+    storage.settings().await.unwrap_err();
 }
 
 #[tokio::test]

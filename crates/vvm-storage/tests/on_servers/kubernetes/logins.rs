@@ -72,7 +72,7 @@ fn shipped_kustomizations_are_accepted_and_use_the_service_account_of_the_rules(
         let account = "jsonpath={.spec.template.spec.serviceAccountName}";
         let account = there(&["get", "deployment/payroll", "-o", account], "").unwrap();
         let can = format!("--as=system:serviceaccount:{namespace}:{account}");
-        for verb in ["get", "create", "update", "watch"] {
+        for verb in ["get", "create", "update", "list", "watch"] {
             let said = there(&["auth", "can-i", verb, "leases", &can], "");
             assert_eq!(said.as_deref().map(str::trim), Ok("yes"), "{verb} in {namespace}");
         }
@@ -109,4 +109,20 @@ async fn wrong_token_authority_and_context_are_named() {
     is_refused(&strange, OpenErrorKind::Refused, &["no TLS with"]).await;
     let other = format!("{}&context=none", at("context", absolute));
     says(&refused(&other).await, &["no `none` among its contexts"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn login_plug_in_gives_the_token() {
+    let folder = tempfile::tempdir().unwrap();
+    let printed = r#"{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"secret"}}"#;
+    let exec =
+        format!("exec: {{apiVersion: client.authentication.k8s.io/v1, command: echo, args: ['{printed}']}}");
+    let text = std::fs::read_to_string(kubeconfig()).unwrap().replace("token: secret", &exec);
+    let authority = kubeconfig().with_file_name("authority.pem").display().to_string();
+    let path = folder.path().join("config");
+    std::fs::write(&path, text.replace("authority.pem", &authority)).unwrap();
+    let url = format!("k8s://{}?kubeconfig={}&context=admin", namespace(), path.display());
+    let storage = super::open(&url).await;
+    assert_eq!(storage.describe().await.unwrap().concerns, [""; 0]);
+    storage.close().await;
 }
