@@ -102,7 +102,6 @@ fn start(storage: Storage) -> Result<Box<dyn FaultyServers>, String> {
     })
 }
 
-/// Starts a proxy between each of so many clients and each server.
 fn network_of(
     site: &Site,
     clients: usize,
@@ -110,7 +109,7 @@ fn network_of(
     counts: Arc<Counts>,
     clock: SystemClock,
 ) -> Result<Network, String> {
-    let mut network = Network::new(clients, site.protocol.clone(), counts, clock);
+    let mut network = Network::new(clients, site.tls.clone(), counts, clock);
     for client in 0..clients {
         for (number, server) in site.addresses.iter().enumerate() {
             let proxy = site.proxy(client, number);
@@ -226,7 +225,6 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Waits until every slot has a leader again after the servers answer.
     fn wait_for_recovery(&mut self, name: String) -> Result<(), String> {
         let repaired = SystemClock::read();
         let mut recovered = None;

@@ -23,8 +23,8 @@ struct CommandLine {
     /// object stores and Kubernetes have them.
     #[arg(long, required_unless_present = "histories", conflicts_with = "duration")]
     faults: bool,
-    /// Records what clients ask and are answered while servers stop and messages are delayed, lost, forged, cut and
-    /// repeated, and checks the history with porcupine. Needs Go.
+    /// Records what clients ask and are answered while servers stop and messages are delayed, lost, cut and repeated,
+    /// and checks the history with porcupine. Needs Go.
     #[arg(long, conflicts_with_all = ["faults", "rounds"])]
     histories: bool,
     /// Only these storages, separated by commas; default all.

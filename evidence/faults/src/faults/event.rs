@@ -30,7 +30,7 @@ reported! {
         ConnectionCut = "connections cut",
         ConnectionRefused = "connections refused",
         AnswerDelayed = "answers delayed",
-        WriteDelivered = "writes delivered late",
+        DeliveredLate = "messages delivered late",
         Repeated = "connections whose messages were repeated after their end",
         Deleted = "deletions by hand",
         LostByDeletion = "leaders lost because their record was deleted",

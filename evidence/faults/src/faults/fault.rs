@@ -18,11 +18,7 @@ reported! {
         Slow = "slow answers",
         /// Nothing of a leader arrives in either direction, until the fault ends; then all of it does.
         Silent = "messages held back",
-        /// Some writes are answered with an error that leaves their outcome unknown.
-        Forged = "forged answers",
-        /// A server is stopped with SIGSTOP.
         StopOne = "one server stopped",
-        /// So many servers are stopped that no quorum is left.
         StopMost = "no quorum",
         /// A server is killed, and started again.
         KillOne = "one server killed",
@@ -58,8 +54,7 @@ impl Deletion {
 }
 
 impl Fault {
-    pub(super) const OF_NETWORKS: [Self; 5] =
-        [Self::CutLeader, Self::CutAll, Self::Slow, Self::Silent, Self::Forged];
+    pub(super) const OF_NETWORKS: [Self; 4] = [Self::CutLeader, Self::CutAll, Self::Slow, Self::Silent];
 
     /// Returns its effect on connections, and whether it is for one candidate. `None` for a fault of servers.
     pub(super) fn conditions(self) -> Option<(Conditions, bool)> {
@@ -69,7 +64,6 @@ impl Fault {
             // The time limit of an attempt is a tenth of the TTL.
             Self::Slow => Some((Conditions::link(Link::Slow(TTL.get() / 4)), false)),
             Self::Silent => Some((Conditions::link(Link::Silent), true)),
-            Self::Forged => Some((Conditions::forging(0.3), false)),
             _ => None,
         }
     }

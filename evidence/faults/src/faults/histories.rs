@@ -13,7 +13,7 @@ use super::{
     Interruption,
     event::Counts,
     fault::Fault,
-    network::{Conditions, Link, Network, WriteUnderWay},
+    network::{Conditions, LastNotApplied, Link, Network},
     servers::FaultyServers,
 };
 use crate::Storage;
@@ -57,7 +57,7 @@ pub(crate) fn run(storage: Storage, duration: Duration, seed: u64) -> Result<(),
             open: place.open(Some(number), &clock),
             history: Arc::clone(&history),
             clock: clock.clone(),
-            write: place.write_of(number),
+            not_applied: place.not_applied(number),
             stops: stops.subscribe(),
             rng: fastrand::Rng::with_seed(seed ^ number as u64),
         };
@@ -70,7 +70,7 @@ pub(crate) fn run(storage: Storage, duration: Duration, seed: u64) -> Result<(),
     runtime.block_on(async {
         let storage = (place.open(None, &clock))().await.ok_or("the storage can't be opened at the end")?;
         let (history, clock) = (Arc::clone(&history), clock.clone());
-        let last = Recorder { client: CLIENTS, storage, history, clock, write: None };
+        let last = Recorder { client: CLIENTS, storage, history, clock, not_applied: None };
         clients::read_all(&last).await;
         last.storage.close().await;
         Ok::<_, String>(())
@@ -185,9 +185,9 @@ impl Place {
         }
     }
 
-    fn write_of(&self, client: usize) -> Option<Arc<WriteUnderWay>> {
+    fn not_applied(&self, client: usize) -> Option<Arc<LastNotApplied>> {
         match &self.what {
-            What::Servers(_, network) => Some(network.write_of(client)),
+            What::Servers(_, network) => Some(network.not_applied(client)),
             _ => None,
         }
     }

@@ -21,7 +21,6 @@ pub(super) struct LeadershipLog(Mutex<Log>);
 
 #[derive(Default, Debug)]
 struct Log {
-    /// The number of campaigns of each candidate.
     campaigns: HashMap<usize, u64>,
     claims: HashMap<Incarnation, Claimed>,
     spans: Vec<Span>,
@@ -138,7 +137,6 @@ impl LeadershipLog {
         false
     }
 
-    /// Records a deletion by hand, which `delete` carries out.
     pub(super) fn deletes<T>(&self, what: Deletion, delete: impl FnOnce() -> T) -> T {
         let mut log = self.log();
         let index = log.deletions.len();
@@ -254,7 +252,6 @@ impl LeadershipLog {
     }
 }
 
-/// Returns the text of the report. `recovered`: each fault, and how long after it every slot had a leader.
 pub(super) fn figures(
     recovered: &[(String, Duration)],
     log: &LeadershipLog,

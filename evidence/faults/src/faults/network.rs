@@ -1,15 +1,9 @@
 //! [`Network`]: proxies between each client and each server. They cut, delay or hold back bytes, lose
-//! requests and answers, answer writes with errors, and repeat what a connection sent after its end.
+//! requests and answers, and repeat what a connection sent after its end.
 //!
-//! They forward bytes as they come, and do not read protocols. A write is recognized by a text or by the
-//! leadership that it is for ([`answers`]), and the bytes of an error replace its answer.
-
-mod answers;
+//! They forward bytes as they come, and do not read protocols.
 
 use super::event::{Counts, Event};
-use answers::Forgery;
-pub(super) use answers::Protocol;
-use ielections::Incarnation;
 use rustls::{
     ClientConfig, RootCertStore,
     crypto::aws_lc_rs,
@@ -41,17 +35,17 @@ struct ConnectionContext {
     conditions: watch::Receiver<Conditions>,
     counts: Arc<Counts>,
     clock: SystemClock,
-    protocol: Protocol,
-    write: Arc<WriteUnderWay>,
+    tls: Option<Tls>,
+    not_applied: Arc<LastNotApplied>,
 }
 
 impl ConnectionContext {
-    /// Connects to a server, with TLS if its protocol has it.
+    /// Connects to a server, with TLS if it has.
     async fn connect(&self, server: SocketAddr) -> Option<Box<dyn Stream>> {
         let server = TcpStream::connect(server).await.ok()?;
         // Client libraries set it, too.
         let _best_effort = server.set_nodelay(true);
-        Some(match self.protocol.tls() {
+        Some(match &self.tls {
             Some(Tls { connector, name }) => Box::new(connector.connect(name.clone(), server).await.ok()?),
             None => Box::new(server),
         })
@@ -59,11 +53,6 @@ impl ConnectionContext {
 
     fn now(&self) -> Conditions {
         *self.conditions.borrow()
-    }
-
-    /// Whether to forge the answer to a write that begins now.
-    fn forges(&self) -> bool {
-        fastrand::f64() < self.now().forged
     }
 
     /// Returns when a message may arrive: after a delay of a slow link, or when a silent link is open again.
@@ -83,18 +72,18 @@ impl ConnectionContext {
 /// All proxies. Dropping the value ends every connection.
 pub(super) struct Network {
     conditions: Vec<watch::Sender<Conditions>>,
-    writes: Vec<Arc<WriteUnderWay>>,
+    not_applied: Vec<Arc<LastNotApplied>>,
     proxies: JoinSet<()>,
     counts: Arc<Counts>,
     clock: SystemClock,
-    protocol: Protocol,
+    tls: Option<Tls>,
 }
 
 impl Network {
-    pub(super) fn new(clients: usize, protocol: Protocol, counts: Arc<Counts>, clock: SystemClock) -> Self {
+    pub(super) fn new(clients: usize, tls: Option<Tls>, counts: Arc<Counts>, clock: SystemClock) -> Self {
         let conditions = (0..clients).map(|_| watch::Sender::new(Conditions::NORMAL)).collect();
-        let writes = (0..clients).map(|_| Arc::default()).collect();
-        Self { conditions, writes, proxies: JoinSet::new(), counts, clock, protocol }
+        let not_applied = (0..clients).map(|_| Arc::default()).collect();
+        Self { conditions, not_applied, proxies: JoinSet::new(), counts, clock, tls }
     }
 
     pub(super) fn open(
@@ -109,16 +98,15 @@ impl Network {
             conditions: self.conditions[client].subscribe(),
             counts: Arc::clone(&self.counts),
             clock: self.clock.clone(),
-            write: Arc::clone(&self.writes[client]),
-            protocol: self.protocol.clone(),
+            not_applied: Arc::clone(&self.not_applied[client]),
+            tls: self.tls.clone(),
         };
         self.proxies.spawn_on(serve(listener, server, context), runtime);
         Ok(())
     }
 
-    /// What a client and its proxies tell each other about its write.
-    pub(super) fn write_of(&self, client: usize) -> Arc<WriteUnderWay> {
-        Arc::clone(&self.writes[client])
+    pub(super) fn not_applied(&self, client: usize) -> Arc<LastNotApplied> {
+        Arc::clone(&self.not_applied[client])
     }
 
     pub(super) fn set(&self, client: usize, conditions: Conditions) {
@@ -150,43 +138,22 @@ async fn serve(listener: TcpListener, server: SocketAddr, context: ConnectionCon
     }
 }
 
-/// The write of a client that is under way: it has one at a time.
+/// When the client last learned that a write of its was not applied. Sent once more, it could be: what repeats messages
+/// is between client and server, and the answer of the server says nothing about it. So what was sent until then is not
+/// repeated.
 #[derive(Default, Debug)]
-pub(super) struct WriteUnderWay(Mutex<Write>);
+pub(super) struct LastNotApplied(Mutex<Option<Instant>>);
 
-#[derive(Default, Debug)]
-struct Write {
-    incarnation: Option<Incarnation>,
-    /// When the client last learned that a write of its was not applied.
-    not_applied: Option<Instant>,
-}
-
-impl WriteUnderWay {
-    /// The client writes for this leadership.
-    pub(super) fn begins(&self, incarnation: Incarnation) {
-        self.lock().incarnation = Some(incarnation);
+impl LastNotApplied {
+    pub(super) fn is_now(&self) {
+        *self.lock() = Some(SystemClock::read());
     }
 
-    pub(super) fn ends(&self) {
-        self.lock().incarnation = None;
+    fn is_before(&self, since: Instant) -> bool {
+        self.lock().is_none_or(|last| last < since)
     }
 
-    /// The write was not applied. Sent once more, it could be: what repeats messages is between client and server,
-    /// and the answer of the server says nothing about it. So what was sent until now is not repeated.
-    pub(super) fn forbids_repetition(&self) {
-        self.lock().not_applied = Some(SystemClock::read());
-    }
-
-    fn may_repeat(&self, since: Instant) -> bool {
-        self.lock().not_applied.is_none_or(|last| last < since)
-    }
-
-    fn incarnation(&self) -> Option<Incarnation> {
-        self.lock().incarnation
-    }
-
-    /// Every change is one step, so a poisoned lock is no problem.
-    fn lock(&self) -> MutexGuard<'_, Write> {
+    fn lock(&self) -> MutexGuard<'_, Option<Instant>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -200,8 +167,7 @@ async fn connection(client: TcpStream, server: SocketAddr, context: ConnectionCo
     let mut conditions = context.clone();
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = tokio::io::split(stream);
-    let (awaited, sent) = (Mutex::default(), Mutex::new(Some(Vec::new())));
-    let relay = Relay { context, to_client: to_client.into(), awaited, sent };
+    let relay = Relay { context, to_client: to_client.into(), sent: Mutex::new(Some(Vec::new())) };
     let (send, queue) = mpsc::unbounded_channel();
     tokio::select! {
         biased;
@@ -215,7 +181,7 @@ async fn connection(client: TcpStream, server: SocketAddr, context: ConnectionCo
     let sent = sent.into_inner().unwrap_or_else(PoisonError::into_inner).unwrap_or_default();
     if fastrand::f64() < context.now().repeated && !sent.is_empty() {
         context.clock.sleep(REPEATED_WITHIN.mul_f64(fastrand::f64())).await;
-        if context.write.may_repeat(opened) {
+        if context.not_applied.is_before(opened) {
             repeat(&context, server, &sent).await;
         }
     }
@@ -261,62 +227,41 @@ fn reset(client: &TcpStream) {
 /// More than any answer to a write: it comes in one piece.
 const PIECE: usize = 1 << 16;
 
-/// How long a server gets to begin a write that it receives late, before it learns that the client is gone.
+/// How long a server gets to begin with what it receives late, before it learns that the client is gone.
 const BEGINS: Duration = Duration::from_millis(50);
-
-/// Bytes of the client, and whether they are of a write.
-struct Sent {
-    bytes: Vec<u8>,
-    writes: bool,
-}
 
 struct Relay {
     context: ConnectionContext,
     to_client: tokio::sync::Mutex<OwnedWriteHalf>,
-    /// What replaces the next answer.
-    awaited: Mutex<Option<Forgery>>,
     /// All that was sent to the server, to repeat it. `None` if that is too much.
     sent: Mutex<Option<Vec<u8>>>,
 }
 
 impl Relay {
     /// Takes what the client sends, until it closes, also while nothing is forwarded.
-    async fn take_in(&self, mut from: OwnedReadHalf, queue: mpsc::UnboundedSender<Sent>) -> io::Result<()> {
-        let protocol = &self.context.protocol;
+    async fn take_in(
+        &self,
+        mut from: OwnedReadHalf,
+        queue: mpsc::UnboundedSender<Vec<u8>>,
+    ) -> io::Result<()> {
         let mut piece = vec![0; PIECE];
-        let mut is_over = false;
         loop {
             let length = from.read(&mut piece).await?;
-            let bytes = &piece[..length];
-            if bytes.is_empty() {
+            if length == 0 {
                 return Ok(());
             }
-            if is_over {
-                continue;
-            }
-            let incarnation = self.context.write.incarnation();
-            let writes = protocol.is_write(bytes, incarnation.as_ref());
-            if writes && self.context.forges() {
-                let forgery = protocol.forge(bytes, incarnation.as_ref());
-                if !forgery.is_sent {
-                    self.give(&forgery.bytes, forgery.closes).await?;
-                    is_over = forgery.closes;
-                    continue;
-                }
-                *self.awaited() = Some(forgery);
-            }
             // The other side may have gone.
-            let _gone = queue.send(Sent { bytes: bytes.to_vec(), writes });
+            let _gone = queue.send(piece[..length].to_vec());
         }
     }
 
     /// Sends what the client sent to the server, also after the client has closed.
     async fn send(
         &self,
-        mut queue: mpsc::UnboundedReceiver<Sent>,
+        mut queue: mpsc::UnboundedReceiver<Vec<u8>>,
         mut to: WriteHalf<Box<dyn Stream>>,
     ) -> io::Result<()> {
-        while let Some(Sent { bytes, writes }) = queue.recv().await {
+        while let Some(bytes) = queue.recv().await {
             let is_late = self.context.now().link == Link::Silent;
             if is_late {
                 self.context.clone().arrival().await;
@@ -325,8 +270,8 @@ impl Relay {
                 return self.give(&[], true).await;
             }
             self.keep(&bytes);
-            if is_late && writes {
-                self.context.counts.add(Event::WriteDelivered);
+            if is_late {
+                self.context.counts.add(Event::DeliveredLate);
                 self.context.clock.sleep(BEGINS).await;
             }
         }
@@ -338,19 +283,13 @@ impl Relay {
         loop {
             let length = from.read(&mut piece).await.unwrap_or_default();
             let answer = &piece[..length];
-            let forgery = self.awaited().take();
             if self.context.now().link != Link::Open {
                 self.context.clone().arrival().await;
                 self.context.counts.add(Event::AnswerDelayed);
             }
-            let is_end = answer.is_empty();
-            let (given, closes) = match forgery {
-                None => (answer.to_vec(), is_end),
-                Some(Forgery { bytes, precedes: true, .. }) => ([&bytes, answer].concat(), is_end),
-                Some(Forgery { bytes, closes, .. }) => (bytes, closes || is_end),
-            };
+            let closes = answer.is_empty();
             // The client may be gone while its writes are still in flight.
-            let gone = self.give(&given, closes).await;
+            let gone = self.give(answer, closes).await;
             if closes {
                 return gone;
             }
@@ -371,10 +310,6 @@ impl Relay {
             sent.extend(bytes);
         }
     }
-
-    fn awaited(&self) -> MutexGuard<'_, Option<Forgery>> {
-        self.awaited.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// TLS with a server, whose clients speak to the proxy without it.
@@ -385,7 +320,6 @@ pub(crate) struct Tls {
 }
 
 impl Tls {
-    /// With a server for `name`, certified by the authority in a file.
     pub(crate) fn of(authority: &Path, name: &'static str) -> Result<Self, Box<dyn Error>> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(authority)?)?;
@@ -400,8 +334,6 @@ impl Tls {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Conditions {
     pub(crate) link: Link,
-    /// The probability that the answer to a write is forged.
-    pub(crate) forged: f64,
     /// The probability that what a connection sent is sent again after its end.
     pub(crate) repeated: f64,
 }
@@ -418,17 +350,13 @@ pub(crate) enum Link {
 }
 
 impl Conditions {
-    pub(crate) const NORMAL: Self = Self { link: Link::Open, forged: 0.0, repeated: 0.0 };
+    pub(crate) const NORMAL: Self = Self { link: Link::Open, repeated: 0.0 };
 
     pub(crate) const fn link(link: Link) -> Self {
         Self { link, ..Self::NORMAL }
     }
 
-    pub(crate) const fn forging(forged: f64) -> Self {
-        Self { forged, ..Self::NORMAL }
-    }
-
     pub(crate) const fn repeating(link: Link) -> Self {
-        Self { link, repeated: 0.8, ..Self::NORMAL }
+        Self { link, repeated: 0.8 }
     }
 }

@@ -4,7 +4,6 @@
 use super::{
     TTL,
     fault::{Deletion, Fault},
-    network::Protocol,
     servers::{FaultyServers, Site, listed, text},
 };
 use servers::{
@@ -17,8 +16,6 @@ use std::net::SocketAddr;
 
 /// A database server of which fault runs start two.
 pub(super) trait Faulty: Replicated {
-    const PROTOCOL: Protocol;
-
     /// In the order of the report.
     const FAULTS: &[Fault];
 
@@ -37,8 +34,6 @@ pub(super) trait Faulty: Replicated {
 }
 
 impl Faulty for Postgres {
-    const PROTOCOL: Protocol = Protocol::Postgres;
-
     const FAULTS: &[Fault] =
         &[Fault::StopOne, Fault::StopMost, Fault::KillOne, Fault::FailOver, Fault::FailOverLagging];
 
@@ -62,8 +57,6 @@ impl Faulty for Postgres {
 }
 
 impl Faulty for MariaDb {
-    const PROTOCOL: Protocol = Protocol::Mysql;
-
     const FAULTS: &[Fault] = &[
         Fault::StopMost,
         Fault::KillOne,
@@ -101,9 +94,7 @@ pub(super) struct Replicas<S> {
     standby: Option<S>,
     /// The primary before a fail-over, if it is to be the primary again.
     former: Option<S>,
-    /// The backup to restore.
     copy: Option<Copy>,
-    /// The fault that was injected last, until it is repaired.
     to_repair: Option<Fault>,
 }
 
@@ -117,12 +108,11 @@ impl<S: Faulty> Replicas<S> {
         let bound = TTL.get().as_secs();
         let url =
             move |at: &[SocketAddr]| format!("{}?max_ttl={bound}s&request_timeout=1s", S::url(&listed(at)));
-        let site = Site::new(name, S::PROTOCOL, addresses, S::FAULTS, url)?;
+        let site = Site::new(name, addresses, S::FAULTS, url)?;
         let (former, copy, to_repair) = (None, None, None);
         Ok(Self { site, primary, standby: Some(standby), former, copy, to_repair })
     }
 
-    /// Makes the standby the primary. Returns the former one, which is killed.
     fn fail_over(&mut self) -> Result<Option<S>, StartError> {
         self.primary.kill()?;
         let Some(standby) = self.standby.take() else { return Ok(None) };

@@ -4,7 +4,7 @@
 use super::{
     NAME,
     fault::{Deletion, Fault},
-    network::{Protocol, Tls},
+    network::Tls,
 };
 use futures_util::TryStreamExt as _;
 use object_store::{ObjectStore as _, ObjectStoreExt as _, aws::AmazonS3Builder, path::Path};
@@ -42,7 +42,8 @@ fn free_front() -> Result<Ipv4Addr, String> {
 /// What stays as it is while faults come and go: servers, and the proxies between them and the candidates.
 pub(super) struct Site {
     pub(super) name: String,
-    pub(super) protocol: Protocol,
+    /// The proxies do TLS with the server, and none with the clients.
+    pub(super) tls: Option<Tls>,
     pub(super) addresses: Vec<SocketAddr>,
     pub(super) faults: &'static [Fault],
     /// `None` if the proxies listen at the addresses of the servers.
@@ -53,13 +54,12 @@ pub(super) struct Site {
 impl Site {
     pub(super) fn new(
         name: String,
-        protocol: Protocol,
         addresses: Vec<SocketAddr>,
         faults: &'static [Fault],
         url: impl Fn(&[SocketAddr]) -> String + 'static,
     ) -> Result<Self, String> {
         let (front, url) = (Some(free_front()?), Box::new(url));
-        Ok(Self { name, protocol, addresses, faults, front, url })
+        Ok(Self { name, tls: None, addresses, faults, front, url })
     }
 
     pub(super) fn proxy(&self, candidate: usize, server: usize) -> SocketAddr {
@@ -70,7 +70,6 @@ impl Site {
         }
     }
 
-    /// Returns the URL of the storage through the proxies of `candidate`, or directly.
     pub(super) fn url(&self, candidate: Option<usize>) -> String {
         let Some(candidate) = candidate else { return (self.url)(&self.addresses) };
         let proxies = (0..self.addresses.len()).map(|server| self.proxy(candidate, server));
@@ -126,7 +125,7 @@ impl Servers {
         let addresses = cluster.nodes().iter().map(|node| node.address()).collect();
         let name = "Apache Cassandra 5.0.5, 3 nodes, replication 3".to_owned();
         let url = |at: &[SocketAddr]| format!("scylla://{}/faults?replication=3", listed(at));
-        let site = Site::new(name, Protocol::Cql, addresses, OF_THREE, url)?;
+        let site = Site::new(name, addresses, OF_THREE, url)?;
         let act = move |index: usize, act: Act| act(&mut cluster.nodes()[index]);
         Ok(Self::new(Site { front: None, ..site }, act))
     }
@@ -137,7 +136,7 @@ impl Servers {
         let addresses = cluster.members().iter().map(|member| member.address()).collect();
         let name = format!("{}, three members", program.version());
         let url = |at: &[SocketAddr]| format!("etcd://{}/faults?request_timeout=1s", listed(at));
-        let site = Site::new(name, Protocol::Etcd, addresses, OF_THREE, url)?;
+        let site = Site::new(name, addresses, OF_THREE, url)?;
         Ok(Self::new(site, move |index: usize, act: Act| act(&mut cluster.members()[index])))
     }
 
@@ -146,7 +145,7 @@ impl Servers {
         let address = server.address();
         let url = |at: &[SocketAddr]| format!("dynamodb://eu-west-1/faults?endpoint=http://{}", listed(at));
         let name = "DynamoDB Local 2.6.1".into();
-        let site = Site::new(name, Protocol::DynamoDb, vec![address], OF_ONE, url)?;
+        let site = Site::new(name, vec![address], OF_ONE, url)?;
         Ok(Self::new(site, on_one(server)))
     }
 
@@ -158,7 +157,7 @@ impl Servers {
             format!("{through}&min_ttl=2s&request_timeout=1s")
         };
         let delete = Some(delete_objects(address).map_err(text)?);
-        let site = Site::new(Product::Versitygw.to_string(), Protocol::S3, vec![address], DELETED, url)?;
+        let site = Site::new(Product::Versitygw.to_string(), vec![address], DELETED, url)?;
         Ok(Self { delete, ..Self::new(site, on_one(server)) })
     }
 
@@ -172,7 +171,7 @@ impl Servers {
         };
         let delete = Some(delete_leases(server.kubeconfig()));
         // The folder with the kubeconfig is the server's.
-        let site = Site::new(name, Protocol::Kubernetes(tls), vec![address], DELETED, url)?;
+        let site = Site { tls: Some(tls), ..Site::new(name, vec![address], DELETED, url)? };
         Ok(Self { delete, ..Self::new(site, on_one(server)) })
     }
 

@@ -2,7 +2,7 @@
 //! replace records of clients that work.
 
 use super::{
-    super::{TTL, network::WriteUnderWay},
+    super::{TTL, network::LastNotApplied},
     history::{History, Outcome, Recorder},
 };
 use futures_util::future::BoxFuture;
@@ -28,7 +28,6 @@ const PAUSE: Duration = Duration::from_millis(4);
 
 const DOCUMENTS: [&str; 3] = ["a", "b", "c"];
 
-/// Opens a handle. `None` if that fails now.
 pub(super) type Open = Box<dyn Fn() -> BoxFuture<'static, Option<Arc<dyn SysVvmStorage>>> + Send + Sync>;
 
 pub(super) struct Client {
@@ -36,7 +35,7 @@ pub(super) struct Client {
     pub(super) open: Open,
     pub(super) history: Arc<History>,
     pub(super) clock: SystemClock,
-    pub(super) write: Option<Arc<WriteUnderWay>>,
+    pub(super) not_applied: Option<Arc<LastNotApplied>>,
     pub(super) stops: watch::Receiver<bool>,
     pub(super) rng: fastrand::Rng,
 }
@@ -108,8 +107,9 @@ impl Client {
 
     async fn opened(&self) -> Option<Recorder> {
         let storage = (self.open)().await?;
-        let (history, clock, write) = (Arc::clone(&self.history), self.clock.clone(), self.write.clone());
-        Some(Recorder { client: self.number, storage, history, clock, write })
+        let (history, clock) = (Arc::clone(&self.history), self.clock.clone());
+        let not_applied = self.not_applied.clone();
+        Some(Recorder { client: self.number, storage, history, clock, not_applied })
     }
 
     /// Makes one call. Whether the handle answered.

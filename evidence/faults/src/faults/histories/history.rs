@@ -24,7 +24,7 @@
 //! Hence a call of unknown outcome ends when an answer to a later call shows that its guard is gone: from then on
 //! it can only be refused. And of the answers that show the same state, two suffice.
 
-use super::{super::network::WriteUnderWay, CLIENTS};
+use super::{super::network::LastNotApplied, CLIENTS};
 use ielections::{
     Document, DocumentId, DocumentWrite, FenceState, Incarnation, OnlyIf, ReadError, Slot, WriteError,
 };
@@ -117,17 +117,14 @@ pub(super) struct Recorder {
     pub(super) storage: Arc<dyn SysVvmStorage>,
     pub(super) history: Arc<History>,
     pub(super) clock: SystemClock,
-    /// What the proxies of this client do with its write, if it has proxies.
-    pub(super) write: Option<Arc<WriteUnderWay>>,
+    /// For the proxies of this client, if it has some.
+    pub(super) not_applied: Option<Arc<LastNotApplied>>,
 }
 
 impl Recorder {
     /// Commits a step, and drops the call after `patience`. `name` is the partition's in the history.
     pub(super) async fn commit(&self, name: &str, at: &Partition, step: Step, patience: Duration) -> Outcome {
-        let Some((call, incarnation, mut line)) = described(&step) else { return Outcome::NotApplied };
-        if let Some(write) = &self.write {
-            write.begins(incarnation);
-        }
+        let Some((call, mut line)) = described(&step) else { return Outcome::NotApplied };
         let from = SystemClock::read();
         let outcome = match self.within(patience, self.storage.commit(at.clone(), step)).await {
             Some(Ok(StepOutcome::Applied)) => Outcome::Applied,
@@ -138,11 +135,8 @@ impl Recorder {
             Some(Err(WriteError::Unknown(_) | WriteError::Replaced(_))) | None => Outcome::Unknown,
         };
         let to = SystemClock::read();
-        if let Some(write) = &self.write {
-            write.ends();
-            if outcome == Outcome::NotApplied {
-                write.forbids_repetition();
-            }
+        if let (Some(last), Outcome::NotApplied) = (&self.not_applied, &outcome) {
+            last.is_now();
         }
         let answer = match &outcome {
             Outcome::Applied => "applied",
@@ -165,7 +159,6 @@ impl Recorder {
         Some(slot)
     }
 
-    /// Reads a slot and the count of its batches. `None` if that failed.
     pub(super) async fn fence(&self, name: &str, at: &Partition, patience: Duration) -> Option<FenceState> {
         let from = SystemClock::read();
         let state = self.answer("fence", self.within(patience, self.storage.fence_state(at)).await)?;
@@ -237,31 +230,31 @@ fn fields(of: Value) -> Map<String, Value> {
     }
 }
 
-/// The call, the leadership that it is for, and its fields. `None` for a setting.
-fn described(step: &Step) -> Option<(&'static str, Incarnation, Map<String, Value>)> {
+/// The call and its fields. `None` for a setting.
+fn described(step: &Step) -> Option<(&'static str, Map<String, Value>)> {
     let leadership = |incarnation: &Incarnation, epoch: u64| json!({ "epoch": epoch, "incarnation": incarnation.to_string() });
-    let (call, incarnation, line) = match step {
+    let (call, line) = match step {
         Step::Claim { from, to } => {
             let to_slot = Slot::Held { entry: to.clone(), proven_age: None };
-            ("claim", to.incarnation(), json!({ "guard": of_slot(from), "entry": of_slot(&to_slot) }))
+            ("claim", json!({ "guard": of_slot(from), "entry": of_slot(&to_slot) }))
         }
         Step::Renew { from, to } => {
             let [from, to_slot] =
                 [from, to].map(|entry| Slot::Held { entry: entry.clone(), proven_age: None });
-            ("renew", to.incarnation(), json!({ "guard": of_slot(&from), "entry": of_slot(&to_slot) }))
+            ("renew", json!({ "guard": of_slot(&from), "entry": of_slot(&to_slot) }))
         }
         Step::Release { incarnation, epoch } => {
-            ("release", *incarnation, json!({ "guard": leadership(incarnation, epoch.get()) }))
+            ("release", json!({ "guard": leadership(incarnation, epoch.get()) }))
         }
         Step::Batch { fence, writes } => {
             let guard = leadership(&fence.incarnation, fence.epoch.get());
             let writes: Vec<_> = writes.iter().map(of_write).collect();
             let after = fence.after.get();
-            ("batch", fence.incarnation, json!({ "guard": guard, "after": after, "writes": writes }))
+            ("batch", json!({ "guard": guard, "after": after, "writes": writes }))
         }
         Step::Settle { .. } => return None,
     };
-    Some((call, incarnation, fields(line)))
+    Some((call, fields(line)))
 }
 
 fn of_slot(slot: &Slot) -> Value {
@@ -290,7 +283,6 @@ fn of_write(write: &DocumentWrite) -> Value {
     json!({ "id": text(write.id().as_bytes()), "only_if": only_if, "body": body })
 }
 
-/// Ids and bodies of these clients are text.
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

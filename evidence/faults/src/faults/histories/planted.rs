@@ -131,7 +131,7 @@ async fn verdict(bug: Bug, checker: PathBuf) -> super::Verdict {
             }),
             history: Arc::clone(&history),
             clock: clock.clone(),
-            write: None,
+            not_applied: None,
             stops: stops.subscribe(),
             rng: fastrand::Rng::with_seed(number as u64),
         };
@@ -149,7 +149,7 @@ async fn verdict(bug: Bug, checker: PathBuf) -> super::Verdict {
     stops.send_replace(true);
     running.join_all().await;
     let (storage, history) = (database.open(), Arc::clone(&history));
-    let last = Recorder { client: 3, storage, history, clock, write: None };
+    let last = Recorder { client: 3, storage, history, clock, not_applied: None };
     clients::read_all(&last).await;
     let folder = tempfile::TempDir::new().unwrap();
     let path = folder.path().join("history.jsonl");
