@@ -9,7 +9,9 @@
 mod variants;
 
 use crate::{
-    ci::{limit, needs::scratch_variable},
+    limit,
+    needs::scratch_variable,
+    side_by_side::side_by_side,
     workspace::{self, Workspace, cargo},
 };
 use std::{
@@ -18,10 +20,6 @@ use std::{
     fs, io,
     path::{Path, PathBuf},
     process::{Command, Output},
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
     thread,
     time::Duration,
 };
@@ -84,7 +82,9 @@ fn run_chosen(names: &[OsString]) -> Result<bool, Box<dyn std::error::Error>> {
     variants
         .retain(|variant| names.is_empty() || names.iter().any(|name| variant.name.contains(name.as_ref())));
     let mut caught = 0;
-    for (variant, judged) in variants.iter().zip(copy.judge_all(&suites, &variants)) {
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    let judged = side_by_side(&variants, processors, |variant| copy.judge(&suites, variant));
+    for (variant, judged) in variants.iter().zip(judged) {
         match judged {
             Ok(Ok(found)) => {
                 println!("caught    {}: {}", variant.name, found.join("; "));
@@ -195,26 +195,6 @@ impl BrokenTree {
         if programs.is_empty() { Err(BrokenError::Build(said(&built.stderr))) } else { Ok(programs) }
     }
 
-    /// Judges the variants in the order of the list, as many at a time as there are processors.
-    fn judge_all(&self, suites: &Path, variants: &[Variant]) -> Vec<Judged> {
-        let (next, judged) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
-        let judge = || {
-            while let at = next.fetch_add(1, Ordering::Relaxed)
-                && let Some(variant) = variants.get(at)
-            {
-                let outcome = self.judge(suites, variant);
-                judged.lock().unwrap_or_else(PoisonError::into_inner).insert(at, outcome);
-            }
-        };
-        thread::scope(|scope| {
-            for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
-                scope.spawn(judge);
-            }
-        });
-        judged.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
-    }
-
-    /// Lets one bug work, and returns what found it, if all found it that have to.
     fn judge(&self, suites: &Path, variant: &Variant) -> Judged {
         let mut found = Vec::new();
         if variant.in_simulation {

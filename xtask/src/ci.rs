@@ -1,27 +1,22 @@
 //! `cargo xtask ci`: everything that must hold before a change lands, one step after another.
 //!
-//! What lives here: running the steps and saying what came of each. What they are stands in [`steps`], what they need of
-//! the machine in [`needs`], and how long they may take in [`limit`]. Nothing is run again because it failed.
+//! Nothing is run again because it failed. The list is in [`steps`].
 
-pub(crate) mod limit;
-pub(crate) mod needs;
 mod steps;
 
 use crate::{
     left_out::LeftOut,
+    limit,
+    needs::scratch,
+    side_by_side::{AT_ONCE, side_by_side},
     test_timed::Inconclusive,
     workspace::{self, Workspace},
 };
 use clap::Args;
-use needs::scratch;
 use std::{
     fmt,
     path::Path,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
-    thread,
+    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 use steps::Step;
@@ -39,24 +34,6 @@ pub(crate) struct Options {
     /// Only these steps, by the names of the last table, separated by commas.
     #[arg(long, value_name = "STEPS", value_delimiter = ',')]
     only: Vec<String>,
-}
-
-/// How many programs that mostly wait run side by side. Three clusters at once would be late on two cores.
-pub(crate) const AT_ONCE: usize = 2;
-
-/// Works on all items, so many at once: each one begins when another one has ended.
-pub(crate) fn side_by_side<'a, T: Sync>(items: &'a [T], at_once: usize, work: impl Fn(&'a T) + Sync) {
-    let next = AtomicUsize::new(0);
-    let lane = || {
-        while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
-            work(item);
-        }
-    };
-    thread::scope(|scope| {
-        for _ in 0..at_once.min(items.len()) {
-            scope.spawn(lane);
-        }
-    });
 }
 
 /// Runs the steps, and prints a summary of all of them; whether every one held that this machine can run, or
@@ -154,13 +131,11 @@ enum Outcome {
     Failed(Duration, String),
     /// With the reason.
     NotRun(String),
-    /// With what the machine lacks.
     LeftOut(String),
     /// The same, where that is no failure.
     Optional(String),
 }
 
-/// The outcomes in the order in which steps ended, and what they left out.
 #[derive(Debug, Default)]
 struct Report {
     outcomes: Vec<(String, Outcome)>,

@@ -4,11 +4,10 @@
 //! command works, and no figure.
 
 use crate::{
-    ci::{
-        self, limit,
-        needs::{Need, Server, scratch_variable},
-    },
     left_out::{self, LeftOut},
+    limit,
+    needs::{Need, Server, scratch_variable},
+    side_by_side::{AT_ONCE, side_by_side},
     workspace::{self, Workspace, cargo},
 };
 use std::{
@@ -16,7 +15,6 @@ use std::{
     ffi::OsString,
     path::{Path, PathBuf},
     process::Command,
-    sync::{Mutex, MutexGuard, PoisonError},
 };
 use vvm_clock::SystemClock;
 
@@ -24,7 +22,6 @@ use vvm_clock::SystemClock;
 pub(crate) enum Profile {
     /// Not optimised: where servers take the time, the build would take more of it.
     Dev,
-    /// Optimised.
     Release,
     /// As it is given to others, which takes longer: for figures.
     Dist,
@@ -153,13 +150,13 @@ pub(crate) fn smoke(all: bool, left_out: &mut LeftOut) -> Result<(), String> {
             },
         }
     }
-    let (failed, lacking) = (Mutex::new(Vec::new()), Mutex::new(LeftOut::default()));
-    ci::side_by_side(&runs, ci::AT_ONCE, |run| match run.carry_out(&root) {
-        Ok(lacks) => locked(&lacking).append(lacks),
-        Err(()) => locked(&failed).push(run.command),
-    });
-    left_out.append(std::mem::take(&mut locked(&lacking)));
-    let failed = std::mem::take(&mut *locked(&failed));
+    let mut failed = Vec::new();
+    for (run, outcome) in runs.iter().zip(side_by_side(&runs, AT_ONCE, |run| run.carry_out(&root))) {
+        match outcome {
+            Ok(lacks) => left_out.append(lacks),
+            Err(()) => failed.push(run.command),
+        }
+    }
     let left_out = left_out.len() - before;
     println!("evidence: {} commands, {} failed, {left_out} left out", SMOKES.len(), failed.len());
     if !failed.is_empty() {
@@ -175,11 +172,6 @@ pub(crate) fn smoke(all: bool, left_out: &mut LeftOut) -> Result<(), String> {
 struct Run<'a> {
     command: &'a str,
     line: &'a str,
-}
-
-/// Each change is one step, so poison says nothing here.
-fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Run<'_> {
@@ -235,7 +227,6 @@ mod tests {
 
     const PAGE: &str = include_str!("../../docs/contributing/evidence.md");
 
-    /// The second column of each row.
     fn commands_of_the_page() -> BTreeSet<&'static str> {
         let cells = PAGE.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").nth(1));
         cells.filter_map(|cell| cell.strip_prefix("`cargo xtask ")?.strip_suffix('`')).collect()

@@ -27,7 +27,6 @@ impl LeftOut {
     }
 }
 
-/// Returns the reason in a line that says that something was left out.
 pub(crate) fn reason(line: &str) -> Option<&str> {
     MARKS.iter().find_map(|mark| line.strip_prefix(mark))
 }

@@ -37,13 +37,11 @@ pub(crate) fn heed_interrupts() -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the mask of ignored signals in a process's status (proc_pid_status(5)).
 fn ignored(status: &str) -> u64 {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
-/// Whether this process was asked to end.
 pub(crate) fn is_interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }

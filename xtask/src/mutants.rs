@@ -49,7 +49,6 @@ const ALONE: &str = "target.'cfg(unix)'.runner=['setpriv','--pdeathsig','KILL',\
 /// The status of cargo-mutants if changes were noticed by tests that hung, and all others by tests that failed.
 const SOME_HUNG: i32 = 3;
 
-/// Judges the changes. Returns whether all were noticed.
 pub(crate) fn run(options: &Options) -> bool {
     let Some(Workspace { root, .. }) = Workspace::read_for("mutants") else { return false };
     let is_chosen = |judged: &&Judged| options.package.as_ref().is_none_or(|name| name == judged.package);

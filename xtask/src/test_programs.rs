@@ -7,8 +7,10 @@
 mod progress;
 
 use crate::{
-    ci::{self, limit, needs::scratch_variable},
     left_out::{self, LeftOut},
+    limit,
+    needs::scratch_variable,
+    side_by_side::{AT_ONCE, side_by_side},
     test_timed::Inconclusive,
     workspace::{Workspace, cargo, holds},
 };
@@ -20,7 +22,6 @@ use std::{
     io::{IsTerminal as _, stderr},
     path::{Path, PathBuf},
     process::Command,
-    sync::{Mutex, PoisonError},
     time::Duration,
 };
 use timed::records;
@@ -54,7 +55,6 @@ const BY_DRIVER: [&str; 4] =
 const NOT_SELECTED: &str =
     "servers, features that are not default, the levels cgroup and pidns, recipes, documentation, evidence";
 
-/// Which tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Selection {
     /// What a person runs: default features and sled, at the default containment level.
@@ -104,7 +104,6 @@ pub(crate) struct Counts {
     skipped: usize,
 }
 
-/// Runs `cargo xtask test`. Returns whether all passed.
 pub(crate) fn main() -> bool {
     let run = || {
         let workspace = Workspace::read().map_err(|error| error.to_string())?;
@@ -138,18 +137,12 @@ pub(crate) fn run(
 ) -> Result<Counts, String> {
     let programs = build(workspace, selection)?;
     let progress = Progress::start(programs.iter().map(Program::cases).sum());
-    let ended = Mutex::new(Vec::new());
-    ci::side_by_side(&programs, ci::AT_ONCE, |program| {
-        if !limit::is_interrupted() {
-            let (cases, verdict) = program.run(records, &progress);
-            let mut ended = ended.lock().unwrap_or_else(PoisonError::into_inner);
-            ended.push((&program.name, cases, verdict));
-        }
+    let ended = side_by_side(&programs, AT_ONCE, |program| {
+        (!limit::is_interrupted()).then(|| (&program.name, program.run(records, &progress)))
     });
-    let ended = ended.into_inner().unwrap_or_else(PoisonError::into_inner);
     progress.end();
     let (mut total, mut failed) = (Counts::default(), Vec::new());
-    for (program, cases, verdict) in ended {
+    for (program, (cases, verdict)) in ended.into_iter().flatten() {
         total.add(cases.counts);
         for (case, why) in &cases.left_out {
             left_out.add(format!("{program}: {case}"), why);
@@ -258,12 +251,10 @@ struct Cases {
     in_successes: bool,
     /// The case whose output comes now, if it passed.
     passed: Option<String>,
-    /// What is printed if the program fails.
     output: String,
 }
 
 impl Cases {
-    /// Takes a line of output. Returns whether a case ended.
     fn see(&mut self, line: &str) -> bool {
         let case = line.strip_prefix("test ");
         if let Some(slow) = case.and_then(|rest| rest.split_once(" has been running for over ")) {

@@ -2,7 +2,7 @@
 //! named `timed`, unless others are named.
 
 use crate::{
-    ci::needs::scratch_variable,
+    needs::scratch_variable,
     workspace::{self, Workspace, cargo},
 };
 use clap::Args;
@@ -52,7 +52,6 @@ fn repeat(options: &Options) -> Result<bool, String> {
 /// busy, one to three of 55 timed tests had one; a run with more than eight says little about bounds.
 const MOST: usize = 8;
 
-/// The records of inconclusive attempts that the tests of a run write.
 #[derive(Debug)]
 pub(crate) struct Inconclusive {
     folder: TempDir,
@@ -69,7 +68,6 @@ impl Inconclusive {
         self.folder.path()
     }
 
-    /// Reads the records that tests have written since the last call.
     pub(crate) fn collect(&mut self) -> io::Result<()> {
         for (name, attempts) in timed::records::take(self.folder.path())? {
             self.found.entry(name).or_default().extend(attempts);
@@ -81,7 +79,6 @@ impl Inconclusive {
         self.found.is_empty()
     }
 
-    /// Whether too many tests are inconclusive.
     pub(crate) fn are_too_many(&self) -> bool {
         self.found.len() > MOST
     }

@@ -7,7 +7,6 @@ use std::{fmt::Display, fs, io};
 /// A file that git tracks or would track.
 #[derive(Debug)]
 struct File {
-    /// Relative to the root.
     path: String,
     text: String,
 }
@@ -29,7 +28,6 @@ const RULES: [(&str, Rule, &str); 6] = [
     ("links", links, "point the link at a file that is tracked, and at a heading that stands in it"),
 ];
 
-/// Prints every violation. Returns whether there is none.
 pub(crate) fn run() -> bool {
     workspace::holds("tidy", read().map(|files| report(&files)))
 }
@@ -180,13 +178,11 @@ fn invariants(files: &[File]) -> Vec<String> {
     found
 }
 
-/// The number behind each `I` that begins a word.
 fn named_invariants(text: &str) -> Vec<u32> {
     let words = text.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
     words.filter_map(|word| word.strip_prefix('I')?.parse().ok()).collect()
 }
 
-/// Texts in backticks.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
@@ -221,7 +217,6 @@ fn proofs(files: &[File]) -> Vec<String> {
     found
 }
 
-/// The first cell of each row of a page.
 fn first_cells<'a>(files: &'a [File], path: &str) -> Vec<&'a str> {
     let text = files.iter().find(|file| file.path == path).map_or("", |file| &file.text);
     text.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next()).collect()
@@ -230,7 +225,6 @@ fn first_cells<'a>(files: &'a [File], path: &str) -> Vec<&'a str> {
 /// Folders that contain home folders or checkouts.
 const FOLDERS: [&str; 4] = ["work", "root", "home", "Users"];
 
-/// No file depends on the machine of its author.
 fn paths(files: &[File]) -> Vec<String> {
     let mut found = Vec::new();
     for (file, folder) in files.iter().flat_map(|file| FOLDERS.map(|folder| (file, folder))) {
@@ -269,7 +263,6 @@ fn links(files: &[File]) -> Vec<String> {
     found
 }
 
-/// Lines of a document outside fenced code.
 fn prose(document: &File) -> impl Iterator<Item = (usize, &str)> {
     let mut is_fenced = false;
     document.lines().filter(move |(_, line)| {

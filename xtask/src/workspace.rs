@@ -63,12 +63,10 @@ impl Workspace {
         Ok(workspace)
     }
 
-    /// Reads it. Says why, if that fails.
     pub(crate) fn read_for(command: &str) -> Option<Self> {
         Self::read().inspect_err(|error| eprintln!("{command}: {error}")).ok()
     }
 
-    /// Makes every path relative to the root.
     fn make_relative(&mut self) {
         let root = self.root.clone();
         let relative = |path: &mut PathBuf| {
@@ -84,7 +82,6 @@ impl Workspace {
 }
 
 impl Package {
-    /// The folder of its manifest, relative to the root.
     pub(crate) fn folder(&self) -> &Path {
         self.manifest.parent().unwrap_or(Path::new(""))
     }

@@ -3,13 +3,11 @@
 //! Lints, documentation and single features share their checked dependencies, and tests their built ones:
 //! each set of flags and features costs a build of its own, so there are as few as show what has to be shown.
 
-use super::{
-    limit,
-    needs::{Need, Server, scratch_variable},
-};
 use crate::{
     broken, evidence,
     left_out::{self, LeftOut},
+    limit,
+    needs::{Need, Server, scratch_variable},
     test_programs::{self, Selection},
     tidy,
     workspace::{Workspace, cargo},
@@ -39,7 +37,6 @@ pub(super) enum Work {
     Evidence,
 }
 
-/// Every step, the quick ones first.
 pub(super) fn all(workspace: &Workspace) -> Vec<Step> {
     let own = |name: &str, work| Step { name: name.into(), work, need: None, waits: false };
     let mut steps = vec![

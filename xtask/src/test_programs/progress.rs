@@ -36,7 +36,6 @@ impl Progress {
         Self { all, began, on_terminal, seen }
     }
 
-    /// Counts a case, and shows how far the tests are if it is time for that.
     pub(super) fn count(&self, has_failed: bool) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.ended += 1;
