@@ -1,5 +1,3 @@
-//! [`Instant`]: a point in time of one clock. Its arithmetic saturates. [`DisplayDuration`]: a duration formatted for messages.
-
 use std::{fmt, time::Duration};
 
 /// A point in time, in nanoseconds since the clock's origin.

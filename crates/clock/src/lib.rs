@@ -30,6 +30,9 @@
     reason = "the workspace reads time only through this crate"
 )]
 
+#[cfg(not(target_os = "linux"))]
+compile_error!("vvm-clock needs Linux: it uses `CLOCK_BOOTTIME`, which counts suspend, and a timerfd");
+
 mod instant;
 mod readings;
 mod system;

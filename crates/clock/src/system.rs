@@ -1,13 +1,21 @@
-//! [`SystemClock`]: `CLOCK_BOOTTIME` on Linux, and one thread that wakes all sleepers of a clock.
+//! [`SystemClock`]: `CLOCK_BOOTTIME`, and one thread that wakes all sleepers of a clock.
 //!
 //! The clock does not use the async runtime's timers: tokio's follow `CLOCK_MONOTONIC`, which stops during
 //! suspend. It does not use a timerfd for each sleeper, because a thousand sleepers would then need a
 //! thousand file descriptors (I11).
 
 use crate::{Clock, Instant, Sleep};
+use rustix::{
+    io::Errno,
+    time::{
+        ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
+        timerfd_create, timerfd_settime,
+    },
+};
 use std::{
     collections::BTreeMap,
     fmt, io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
@@ -15,10 +23,7 @@ use std::{
     time::Duration,
 };
 
-pub use alarm::Alarm;
-
-/// The machine's monotonic clock: `CLOCK_BOOTTIME` on Linux, which counts suspend. Elsewhere it is
-/// `std::time::Instant`, which may stop during suspend.
+/// The machine's monotonic clock, `CLOCK_BOOTTIME`, which counts suspend.
 ///
 /// Clones share one thread, which ends with the last clone and the last sleep (I9).
 #[derive(Clone)]
@@ -46,13 +51,13 @@ impl SystemClock {
 
     /// Returns the current time without starting a clock.
     pub fn read() -> Instant {
-        alarm::now()
+        now()
     }
 }
 
 impl Clock for SystemClock {
     fn now(&self) -> Instant {
-        alarm::now()
+        now()
     }
 
     fn sleep_until(&self, deadline: Instant) -> Sleep {
@@ -62,7 +67,7 @@ impl Clock for SystemClock {
 
 impl fmt::Debug for SystemClock {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "SystemClock({:?}, {} sleepers)", alarm::now(), self.0.shared.lock().wakers.len())
+        write!(out, "SystemClock({:?}, {} sleepers)", now(), self.0.shared.lock().wakers.len())
     }
 }
 
@@ -113,7 +118,7 @@ impl SharedSleepers {
                 if sleepers.stopping {
                     return;
                 }
-                let now = alarm::now();
+                let now = now();
                 while let Some(entry) = sleepers.wakers.first_entry()
                     && entry.key().0 <= now
                 {
@@ -139,7 +144,7 @@ impl Future for SystemSleep {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        if alarm::now() >= self.deadline {
+        if now() >= self.deadline {
             return Poll::Ready(());
         }
         let this = &mut *self;
@@ -172,140 +177,56 @@ impl Drop for SystemSleep {
     }
 }
 
-#[cfg(target_os = "linux")]
-mod alarm {
-    use crate::Instant;
-    use rustix::{
-        io::Errno,
-        time::{
-            ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
-            timerfd_create, timerfd_settime,
-        },
-    };
-    use std::{
-        io,
-        os::fd::{AsFd, BorrowedFd, OwnedFd},
-    };
+const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
-    const NANOS_PER_SECOND: u64 = 1_000_000_000;
+fn now() -> Instant {
+    let time = clock_gettime(ClockId::Boottime);
+    Instant::from_nanos(time.tv_sec as u64 * NANOS_PER_SECOND + time.tv_nsec as u64)
+}
 
-    pub(super) fn now() -> Instant {
-        let time = clock_gettime(ClockId::Boottime);
-        Instant::from_nanos(time.tv_sec as u64 * NANOS_PER_SECOND + time.tv_nsec as u64)
+/// A timer on the clock of [`SystemClock`] that one thread waits for and any thread may
+/// set. It is a timerfd, closed on exec, and readable once it has gone off.
+#[derive(Debug)]
+pub struct Alarm(OwnedFd);
+
+impl Alarm {
+    /// Returns an alarm that is not set.
+    ///
+    /// # Errors
+    /// Fails if the process is out of file descriptors.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self(timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC)?))
     }
 
-    /// A timer on the clock of [`SystemClock`](crate::SystemClock) that one thread waits for and any thread may
-    /// set. On Linux it is a timerfd, closed on exec, and readable once it has gone off.
-    #[derive(Debug)]
-    pub struct Alarm(OwnedFd);
-
-    impl Alarm {
-        /// Returns an alarm that is not set.
-        ///
-        /// # Errors
-        /// Fails if the process is out of file descriptors.
-        pub fn new() -> io::Result<Self> {
-            Ok(Self(timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC)?))
-        }
-
-        /// Sets the alarm, and replaces the previous setting, also for a thread that waits already.
-        pub fn set(&self, deadline: Instant) {
-            // Zero would disarm. The first nanosecond after boot is in the past, too.
-            let nanos = deadline.as_nanos().clamp(1, i64::MAX as u64);
-            let value = Timespec {
-                tv_sec: (nanos / NANOS_PER_SECOND) as i64,
-                tv_nsec: (nanos % NANOS_PER_SECOND) as _,
-            };
-            let never_again = Timespec { tv_sec: 0, tv_nsec: 0 };
-            let outcome = timerfd_settime(
-                &self.0,
-                TimerfdTimerFlags::ABSTIME,
-                &Itimerspec { it_interval: never_again, it_value: value },
-            );
-            // The descriptor is valid and the value in range; there is no other error (timerfd_settime(2)).
-            debug_assert!(outcome.is_ok(), "{outcome:?}");
-        }
-
-        /// Waits until the alarm goes off, which it does once for each setting. May return early: the caller
-        /// compares the clock with its deadline.
-        pub fn wait(&self) {
-            let mut expirations = [0_u8; 8];
-            while rustix::io::read(&self.0, &mut expirations) == Err(Errno::INTR) {}
-        }
+    /// Sets the alarm, and replaces the previous setting, also for a thread that waits already.
+    pub fn set(&self, deadline: Instant) {
+        // Zero would disarm. The first nanosecond after boot is in the past, too.
+        let nanos = deadline.as_nanos().clamp(1, i64::MAX as u64);
+        let value =
+            Timespec { tv_sec: (nanos / NANOS_PER_SECOND) as i64, tv_nsec: (nanos % NANOS_PER_SECOND) as _ };
+        let never_again = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let outcome = timerfd_settime(
+            &self.0,
+            TimerfdTimerFlags::ABSTIME,
+            &Itimerspec { it_interval: never_again, it_value: value },
+        );
+        // The descriptor is valid and the value in range; there is no other error (timerfd_settime(2)).
+        debug_assert!(outcome.is_ok(), "{outcome:?}");
     }
 
-    impl AsFd for Alarm {
-        fn as_fd(&self) -> BorrowedFd<'_> {
-            self.0.as_fd()
-        }
+    /// Waits until the alarm goes off, which it does once for each setting. May return early: the caller
+    /// compares the clock with its deadline.
+    pub fn wait(&self) {
+        let mut expirations = [0_u8; 8];
+        while rustix::io::read(&self.0, &mut expirations) == Err(Errno::INTR) {}
     }
 }
 
-/// [`Alarm`] without a timerfd. It stops during suspend if `std::time::Instant` does.
-#[cfg(not(target_os = "linux"))]
-mod alarm {
-    use crate::Instant;
-    use std::{
-        io,
-        sync::{Condvar, Mutex, OnceLock, PoisonError},
-    };
-
-    pub(super) fn now() -> Instant {
-        static ORIGIN: OnceLock<std::time::Instant> = OnceLock::new();
-        let origin = *ORIGIN.get_or_init(std::time::Instant::now);
-        // One nanosecond after the origin, because the origin itself stands for "long ago".
-        Instant::from_nanos(1).after(origin.elapsed())
-    }
-
-    /// A timer on the clock of [`SystemClock`](crate::SystemClock) that one thread waits for and any thread may set.
-    #[derive(Debug)]
-    pub struct Alarm {
-        deadline: Mutex<Option<Instant>>,
-        changed: Condvar,
-    }
-
-    impl Alarm {
-        /// Returns an alarm that is not set.
-        ///
-        /// # Errors
-        /// None on this system. On Linux, fails if the process is out of file descriptors.
-        pub fn new() -> io::Result<Self> {
-            Ok(Self { deadline: Mutex::new(None), changed: Condvar::new() })
-        }
-
-        /// Sets the alarm, and replaces the previous setting, also for a thread that waits already.
-        pub fn set(&self, deadline: Instant) {
-            *self.deadline.lock().unwrap_or_else(PoisonError::into_inner) = Some(deadline);
-            self.changed.notify_all();
-        }
-
-        /// Waits until the alarm goes off, which it does once for each setting. May return early: the caller
-        /// compares the clock with its deadline.
-        pub fn wait(&self) {
-            let mut deadline = self.deadline.lock().unwrap_or_else(PoisonError::into_inner);
-            loop {
-                let now = now();
-                match *deadline {
-                    Some(at) if at <= now => {
-                        *deadline = None;
-                        return;
-                    }
-                    Some(at) => {
-                        let (guard, _) = self
-                            .changed
-                            .wait_timeout(deadline, now.until(at))
-                            .unwrap_or_else(PoisonError::into_inner);
-                        deadline = guard;
-                    }
-                    None => {
-                        deadline = self.changed.wait(deadline).unwrap_or_else(PoisonError::into_inner);
-                    }
-                }
-            }
-        }
+impl AsFd for Alarm {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -22,11 +22,16 @@
 //! - [`SystemTrigger`]: a thread and a kernel timer that end the process.
 //! - [`Trigger`]: the trait between them, for a host that also informs a guardian, and for tests.
 //! - [`ArmError`], [`EXIT_STATUS`], [`SECOND_LAYER_BEHIND`]: errors, and how the process ends.
-//! - `KernelTimer` (Linux): the timer without a thread.
+//! - [`KernelTimer`]: the timer without a thread.
 //!
 //! The caller chooses the deadlines: `ielections` derives them from the TTL. All `unsafe` code of the
 //! workspace is in this crate's module `system`.
 #![deny(unsafe_code)]
+
+#[cfg(not(target_os = "linux"))]
+compile_error!(
+    "vvm-deadman needs Linux: a timer of its kernel also ends a process that is stopped or frozen"
+);
 
 mod armed;
 #[cfg(any(test, feature = "testing"))]
@@ -35,9 +40,7 @@ pub mod recording;
 mod system;
 
 pub use armed::{ArmError, ArmedDeadline, Deadman, Subject, Trigger};
-#[cfg(target_os = "linux")]
-pub use system::KernelTimer;
-pub use system::{EXIT_STATUS, SECOND_LAYER_BEHIND, SystemTrigger};
+pub use system::{EXIT_STATUS, KernelTimer, SECOND_LAYER_BEHIND, SystemTrigger};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

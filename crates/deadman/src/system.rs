@@ -1,10 +1,6 @@
-//! [`SystemTrigger`]: ends the process at its deadline, with two independent layers.
-
 mod deadline_thread;
-#[cfg(target_os = "linux")]
 mod kernel_timer;
 
-#[cfg(target_os = "linux")]
 pub use kernel_timer::KernelTimer;
 
 use crate::{ArmError, Deadman, Subject, Trigger};
@@ -32,10 +28,6 @@ pub const EXIT_STATUS: i32 = 80;
 /// kill a process in an uninterruptible system call (a hung disk), or in a frozen cgroup v1: the process dies before it
 /// executes its next instruction, but the system call may still take effect. The fence refuses such writes (I2).
 ///
-/// # Systems other than Linux
-/// A second thread replaces the kernel timer. A process that is stopped, frozen or without processor time then does
-/// *not* die at its deadline, but soon after it continues.
-///
 /// # Fork and exec
 /// A forked child has neither the thread nor the timer, so do not lead in one. `exec` removes both, so release every
 /// leadership before it. The trigger does not end child processes. Contain them by other means: a parent-death signal
@@ -46,7 +38,7 @@ pub const EXIT_STATUS: i32 = 80;
 #[derive(Debug)]
 pub struct SystemTrigger {
     first: DeadlineThread,
-    second: SecondLayer,
+    second: KernelTimer,
 }
 
 impl SystemTrigger {
@@ -56,7 +48,7 @@ impl SystemTrigger {
     /// [`ArmError::Kernel`] if the process is out of threads or file descriptors, or for a reason of
     /// [`KernelTimer::new`].
     pub fn start() -> Result<Arc<Self>, ArmError> {
-        let second = SecondLayer::start().map_err(ArmError::Kernel)?;
+        let second = KernelTimer::new().map_err(ArmError::Kernel)?;
         let first = DeadlineThread::start("deadman", |at, subject| {
             deadline_thread::write_last_words(at, subject);
             end_now()
@@ -73,7 +65,7 @@ impl Trigger for SystemTrigger {
     /// The thread compares the time under the same lock. Once it has found the deadline passed, this call
     /// does not return, and the kernel timer does not change.
     fn set_earliest(&self, earliest: Option<(Instant, &Subject)>) -> io::Result<()> {
-        let behind = earliest.map(|(at, subject)| (at.after(SECOND_LAYER_BEHIND), subject));
+        let behind = earliest.map(|(at, _)| at.after(SECOND_LAYER_BEHIND));
         self.first.set(earliest, || self.second.set(behind))
     }
 
@@ -89,40 +81,6 @@ impl Deadman {
     /// The same as [`SystemTrigger::start`].
     pub fn system() -> Result<Self, ArmError> {
         Ok(Self::with_trigger(SystemTrigger::start()?))
-    }
-}
-
-#[derive(Debug)]
-enum SecondLayer {
-    #[cfg(target_os = "linux")]
-    Kernel(KernelTimer),
-    /// Writes no message, so a full standard error can't block it.
-    #[cfg(not(target_os = "linux"))]
-    SilentThread(DeadlineThread),
-}
-
-impl SecondLayer {
-    #[cfg(target_os = "linux")]
-    fn start() -> io::Result<Self> {
-        KernelTimer::new().map(Self::Kernel)
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn start() -> io::Result<Self> {
-        DeadlineThread::start("deadman-silent", |_, _| end_now()).map(Self::SilentThread)
-    }
-
-    /// Replaces the deadline.
-    ///
-    /// # Errors
-    /// The kernel's error. The previous deadline is then in force.
-    fn set(&self, deadline: Option<(Instant, &Subject)>) -> io::Result<()> {
-        match self {
-            #[cfg(target_os = "linux")]
-            Self::Kernel(timer) => timer.set(deadline.map(|(at, _)| at)),
-            #[cfg(not(target_os = "linux"))]
-            Self::SilentThread(thread) => thread.set(deadline, || Ok(())),
-        }
     }
 }
 

@@ -1,5 +1,4 @@
 //! The system's trigger in real processes: not before the deadline, by the expected layer, and within a bound.
-#![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "clippy exempts tests, but not their helpers")]
 
 use ::timed::{Attempt, Late, timed};

@@ -40,9 +40,7 @@ async fn examine(inspector: &StorageInspector, args: &DoctorArgs) -> Result<Vec<
     let measured = storage::measure(&inspector.storage, &inspector.clock, args).await;
     let (mut findings, newest_epoch) = storage::examine(inspector, args, &measured).await?;
     inspector.clock.sleep_until(enough_at).await;
-    if let (Some(before), Some(after)) = (before, Readings::take()) {
-        findings.extend(clocks::clocks(&before, &after, newest_epoch));
-    }
+    findings.extend(clocks::clocks(&before, &Readings::take(), newest_epoch));
     Ok(findings)
 }
 

@@ -1,5 +1,3 @@
-//! Processes of `vvm` that are measured, and what a process uses.
-
 use crate::report::Failure;
 use harness::{Level, Program, Running, Trial};
 use rustix::{
@@ -119,7 +117,6 @@ impl ProcessTree {
     }
 }
 
-/// Returns what makes an error of the kernel's account of a process.
 fn unreadable(path: &str) -> impl Fn(io::Error) -> Failure {
     move |cause| {
         format!("{path} could not be read: {cause}. Memory and CPU are measured on Linux only").into()
@@ -169,7 +166,7 @@ fn number_at(path: &str, text: &str, index: usize) -> Result<u64, Failure> {
     number.ok_or_else(|| format!("{path} has an unknown form: {text}").into())
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -163,7 +163,6 @@ impl Model {
         self.armed.iter().map(|one| (one.at, one.epoch)).min()
     }
 
-    /// Sets the trigger if the earliest deadline has changed. Returns whether it succeeded.
     fn set_trigger(&mut self) -> bool {
         if self.triggered == self.minimum() {
             return true;

@@ -258,7 +258,6 @@ mod tests {
         set(&thread, None);
     }
 
-    #[cfg(target_os = "linux")]
     #[test]
     fn deadline_thread_has_every_signal_blocked_that_can_be() {
         let (report, reported) = mpsc::channel();

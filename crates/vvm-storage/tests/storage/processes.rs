@@ -156,14 +156,12 @@ async fn failed_commit_is_unknown_and_leaves_the_database_intact() {
 
 /// The kernel's mark of a task that has begun to exit (`PF_EXITING` of its `sched.h`), in the ninth field of
 /// `/proc/PID/stat` (proc_pid_stat(5)).
-#[cfg(target_os = "linux")]
 const EXITING: u64 = 0x4;
 
 /// Returns how many threads of this process still own a database.
 ///
 /// The kernel may list a joined thread a moment longer, because it wakes the joining thread first. By then
 /// the thread has the mark; a thread that still runs does not.
-#[cfg(target_os = "linux")]
 pub(crate) fn threads(name: &str) -> usize {
     std::fs::read_dir("/proc/self/task")
         .unwrap()

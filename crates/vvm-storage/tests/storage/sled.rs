@@ -81,7 +81,6 @@ async fn folder_of_another_process_is_refused_by_name() {
 }
 
 /// They share the thread, which ends with the last of them (I9).
-#[cfg(target_os = "linux")]
 #[tokio::test]
 async fn handles_of_one_folder_share_a_thread_that_ends_with_the_last() {
     if std::env::var_os(STORAGE).is_none() {

@@ -91,7 +91,6 @@ async fn is_pending(mut future: Pin<&mut (impl Future + ?Sized)>) -> bool {
 }
 
 /// Every thread of the driver ends (I9).
-#[cfg(target_os = "linux")]
 #[tokio::test]
 async fn every_thread_ends_with_its_handle() {
     let file = File::fresh();

@@ -1,5 +1,3 @@
-//! Maps errors of SQLite to those of the contract, by the driver's table.
-
 use ielections::{ReadError, WriteError};
 use rusqlite::ErrorCode;
 use rustix::process::{Resource, getrlimit};

@@ -1,5 +1,3 @@
-//! Opens a database file, and refuses a place where candidates may not share it.
-
 mod error;
 mod file_system;
 mod place;

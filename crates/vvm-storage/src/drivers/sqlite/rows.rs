@@ -348,7 +348,6 @@ fn damaged(what: impl ToString) -> DriverError {
     DriverError::Damaged(what.to_string())
 }
 
-/// The clock of this process: boot and time namespace.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Origin {
     boot_id: Arc<str>,
@@ -364,19 +363,12 @@ pub(super) struct Stamp {
 
 impl Origin {
     /// Returns this process's clock. `None` if the system does not tell: then no age is proven.
-    #[cfg(target_os = "linux")]
     pub(super) fn of_this_process() -> Option<Self> {
         use std::os::unix::fs::MetadataExt;
         let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
         let time_namespace = std::fs::metadata("/proc/self/ns/time").ok()?.ino().cast_signed();
         let boot_id = boot_id.trim();
         (!boot_id.is_empty()).then(|| Self { boot_id: boot_id.into(), time_namespace })
-    }
-
-    /// Elsewhere [`vvm_clock::SystemClock`] does not count from boot.
-    #[cfg(not(target_os = "linux"))]
-    pub(super) fn of_this_process() -> Option<Self> {
-        None
     }
 
     pub(super) fn stamp(&self, issued_at: Instant) -> Stamp {
@@ -417,7 +409,6 @@ mod tests {
         assert_eq!(origin("a", 2).age(&stamp, now), None);
     }
 
-    #[cfg(target_os = "linux")]
     #[test]
     fn clock_of_this_process_is_known() {
         let here = Origin::of_this_process().unwrap();

@@ -1,5 +1,3 @@
-//! [`Obstacle`]: why a database file can't be opened, and what a user can do who may not use it.
-
 use super::super::errors::file_limit;
 use crate::opening::{OpenError, OpenErrorKind};
 use rusqlite::{ErrorCode, ffi};
@@ -14,7 +12,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What is in the way. Existing files were not changed.
 #[derive(Debug)]
 pub(in super::super) enum Obstacle {
     Locked(PathBuf),

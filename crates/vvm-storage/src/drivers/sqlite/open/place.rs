@@ -185,7 +185,6 @@ fn check_file(path: &Path, metadata: &Metadata) -> Result<(), Obstacle> {
 }
 
 /// Whether the file itself is a mount point (`--volume file:file`).
-#[cfg(target_os = "linux")]
 fn is_mount(path: &Path) -> bool {
     use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
     // Unknown before Linux 5.8.
@@ -193,11 +192,6 @@ fn is_mount(path: &Path) -> bool {
         status.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT)
             && status.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)
     })
-}
-
-#[cfg(not(target_os = "linux"))]
-fn is_mount(_path: &Path) -> bool {
-    false
 }
 
 #[derive(Clone, Debug)]
