@@ -1,5 +1,3 @@
-//! [`SupervisionEvent`]: what a guardian or a supervision reports while it works.
-
 use crate::{launch::HelperError, processes::ProcessEnd, signal_table};
 use rustix::process::{Pid, Signal};
 use std::{fmt, io, sync::Arc};

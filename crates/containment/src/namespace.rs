@@ -58,7 +58,6 @@ pub(crate) fn try_out() -> Result<(), NamespaceRefusal> {
 
 pub(crate) const OUTSIDE_STAGE: &str = "stage-namespace";
 
-/// Makes a namespace, starts its process 1, and ends as that one does.
 pub(crate) fn outside_main(arguments: &[OsString]) -> Result<ExitCode, StageError> {
     let link = launch::given_link::<FromKeeper, ToKeeper>()?;
     Ok(match start_init(arguments).and_then(wait) {

@@ -54,7 +54,6 @@ impl Scene {
         Self { clock, deadline, stop, keeper, supervision, _signals: signals }
     }
 
-    /// Supervises while `plays` decides what the keeper does. Time passes whenever all tasks wait.
     fn supervised(
         self,
         plays: impl AsyncFnOnce(SimulatedKeeper, &MockClock, &watch::Sender<Option<Instant>>),

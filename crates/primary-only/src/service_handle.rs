@@ -1,5 +1,3 @@
-//! [`ServiceHandle`], [`Handle`]: a program's access to a service and its instances.
-
 use crate::{
     BoxError, ExistingTasks, Failure, InstanceStatus, Outcome, Service, ServiceState, ServiceStatus, Task,
     roster::{AnyService as _, List, PlannedInstance, Roster},

@@ -1,5 +1,3 @@
-//! Parses the command line and runs the command that it names.
-
 mod generated;
 
 use crate::{

@@ -103,7 +103,6 @@ pub(crate) enum SettingsError {
 
 type FileArguments = (Vec<OsString>, String);
 
-/// Completes the command line `words` of `cli`, which [`described`] made.
 pub(crate) fn settle(
     cli: &Command,
     words: Vec<OsString>,
@@ -213,7 +212,6 @@ pub(crate) fn has_settings(command: &Command) -> bool {
     !command.is_hide_set() && command.get_arguments().any(|arg| arg.get_long() == Some("storage"))
 }
 
-/// Whether a command runs another one, given after `--`.
 pub(crate) fn takes_a_command(command: &Command) -> bool {
     command.get_arguments().any(|arg| arg.get_id() == COMMAND && arg.is_last_set())
 }
@@ -281,7 +279,6 @@ pub(crate) fn is_known_variable(cli: &Command, name: &str) -> bool {
         || of_all(cli).any(|option| option.variable() == name)
 }
 
-/// Returns the setting, or one of the `others`, that `name` may be a misspelling of.
 fn nearest<'cli>(cli: &'cli Command, others: &[&'static str], name: &str) -> Option<&'cli str> {
     let names = of_all(cli).map(|option| option.name).chain(others.iter().copied());
     let graded = names.map(|known| (likeness(known, name), known)).filter(|(likeness, _)| *likeness > 0.0);

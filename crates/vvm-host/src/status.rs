@@ -263,7 +263,6 @@ impl HostStatus {
         *self.work_ended.lock() = Some(how.into());
     }
 
-    /// The last end of each slot that could not be written.
     pub(crate) fn late_ends(&self) -> Vec<(SlotNumber, LateEnd)> {
         let unwritten = self.unwritten_ends.lock();
         unwritten.iter().filter_map(|(slot, ends)| Some((*slot, ends.last()?.late_end()?))).collect()
@@ -341,7 +340,6 @@ impl HostStatus {
         });
     }
 
-    /// Changes the role to what `to` returns, if anything, and logs it. Returns whether it did.
     fn change(&self, to: impl FnOnce(&Role) -> Option<Role>) -> bool {
         let changed = self.role.send_if_modified(|role| {
             let new = to(role);

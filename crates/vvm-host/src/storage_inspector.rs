@@ -1,6 +1,3 @@
-//! [`StorageInspector`]: a storage that an operator command opened, to read it or to write a request. Opening
-//! creates nothing.
-
 use crate::{
     exit_status,
     local_wakeups::{LocalDir, WakeSender},

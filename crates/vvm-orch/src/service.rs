@@ -1,5 +1,3 @@
-//! [`Service`]: work that runs only while this process leads.
-
 use async_trait::async_trait;
 use ielections::{Key, Standing};
 use std::{error::Error, fmt, pin::Pin};

@@ -1,5 +1,3 @@
-//! [`Vvm`]: services and slots, launched once. [`RunningVvm`]: the handle to it.
-
 use crate::{
     NotLeading, Problem, Service, VvmLeadership,
     launcher::{Launcher, PlannedService},

@@ -1,5 +1,3 @@
-//! [`DocumentSet`]: the documents of one partition in memory, with the number of the last batch.
-
 use bytes::Bytes;
 use ielections::{Document, DocumentId, DocumentVersion, DocumentWrite, Page, Scan};
 use std::{collections::BTreeMap, ops::Bound};

@@ -2,7 +2,7 @@
 //! folder:
 //! - `open.rs` opens a location, and refuses what is unsafe;
 //! - `rows.rs` stores slots, settings and documents;
-//! - `errors.rs` maps the database's errors to `NotApplied`, `Unknown` and `Fatal`.
+//! - `errors.rs` maps the database's errors to `NotApplied`, `Unknown` and `Fatal`, by the table of the driver.
 //!
 //! `sql/` has what the drivers of SQL servers share, and the files beside the folders what all share.
 

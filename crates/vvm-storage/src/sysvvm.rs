@@ -1,5 +1,3 @@
-//! [`SysVvmStorage`]: the trait that a driver of a new database implements, with what else it may offer.
-
 use crate::{
     key::Partition,
     step::{Step, StepOutcome},

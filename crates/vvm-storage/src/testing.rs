@@ -399,7 +399,6 @@ impl Seen {
     }
 }
 
-/// Draws steps as candidates and leaders send them, early, late and twice.
 struct Draw {
     state: u64,
     min_ttl: Duration,

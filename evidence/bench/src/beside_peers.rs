@@ -139,7 +139,6 @@ pub(crate) fn work(file: &Path) -> io::Result<()> {
 struct ComparedProgram {
     /// For names of elections, too: of small letters, digits and hyphens.
     name: String,
-    /// Its name and storage, for the table.
     title: String,
     program: PathBuf,
     how: How,

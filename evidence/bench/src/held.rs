@@ -154,7 +154,6 @@ pub(crate) fn measure_pairs(quick: bool) -> Result<Vec<Figure>, Failure> {
 
 struct Pairs {
     per_second: f64,
-    /// CPU time of a pair.
     cpu_micros: f64,
 }
 

@@ -1,11 +1,8 @@
-//! Prints figures as a table.
-
 use std::{
     error::Error,
     io::{self, Write},
 };
 
-/// Why there is no figure: the error of what was measured.
 pub(crate) type Failure = Box<dyn Error + Send + Sync>;
 
 pub(crate) fn table(out: &mut impl Write, figures: &[Figure]) -> io::Result<()> {

@@ -95,7 +95,6 @@ impl Scene {
         }
     }
 
-    /// How often a record was written since its claim.
     pub(crate) async fn writes(&self, key: &ElectionKey) -> Result<u64, Failure> {
         let slot = self.storage.get(key).await?;
         slot.entry().map(|entry| entry.version.write).ok_or_else(|| REFUSED.into())
@@ -143,7 +142,6 @@ pub(crate) enum Server {
 pub(crate) struct Started {
     pub(crate) server: Box<dyn Any>,
     pub(crate) addresses: Vec<SocketAddr>,
-    /// Of a storage there.
     pub(crate) url: String,
 }
 

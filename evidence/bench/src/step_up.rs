@@ -106,7 +106,6 @@ impl Round {
 }
 
 struct Jobs {
-    /// A permit for each instance that runs.
     running: Arc<Semaphore>,
 }
 

@@ -19,7 +19,6 @@ use std::{num::NonZeroU32, time::Duration};
 use vvm_clock::{Instant, SystemClock};
 use vvm_storage::{ClusterName, ElectionKey};
 
-/// Measures all parts: the verbs, and many renewals at once.
 pub(crate) fn measure(url: &str, quick: bool) -> Result<Vec<Figure>, Failure> {
     on(url, async |scene| {
         let mut bare = bare::open(url).await?;
@@ -64,7 +63,6 @@ pub(crate) fn measure_sqlite_verbs(quick: bool) -> Result<Vec<Figure>, Failure> 
     on(&url, async |scene| measure_verbs(scene, &url, bare::open(&url).await?.as_deref_mut(), quick).await)
 }
 
-/// Measures on a storage, which is made ready, by one thread.
 fn on(
     url: &str,
     measure: impl AsyncFnOnce(&Scene) -> Result<Vec<Figure>, Failure>,

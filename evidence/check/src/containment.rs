@@ -67,7 +67,6 @@ fn part(name: &'static str, dropped: Option<Assumption>, faults: u8, depth: usiz
     Part { name, faults, depth, began: World::new(has_group, left, faults, dropped) }
 }
 
-/// Searches both levels, and shows what each assumption is for.
 pub(crate) fn check(args: &Args) -> bool {
     let (faults, depth) = (args.faults.unwrap_or(3), args.depth.unwrap_or(26));
     let parts = [GUARDIAN, GROUP].map(|name| part(name, args.drop, faults, depth));

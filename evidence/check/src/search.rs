@@ -54,7 +54,6 @@ pub(crate) const SAMPLE: u128 = 20;
 pub(crate) struct Part<M> {
     pub(crate) name: &'static str,
     pub(crate) faults: u8,
-    /// The longest story, in events.
     pub(crate) depth: usize,
     /// Not rebased yet.
     pub(crate) began: M,

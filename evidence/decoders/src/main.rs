@@ -63,7 +63,6 @@ fn is_periods(bytes: &[u8]) -> bool {
     periods.map(|periods| periods.decide("2026-11-25", NonZeroU32::MIN)).is_ok()
 }
 
-/// URLs of storages, and incarnations as commands take them.
 fn is_address(bytes: &[u8]) -> bool {
     let text = String::from_utf8_lossy(bytes);
     let _may_name_any = (vvm_storage::url::has_password(&text), vvm_storage::url::credentials(&text));

@@ -23,10 +23,7 @@ enum Command {
     Job,
     /// The worker that `vvm run` starts. Internal.
     #[command(hide = true)]
-    Work {
-        /// The folder for its log.
-        folder: PathBuf,
-    },
+    Work { folder: PathBuf },
 }
 
 fn main() -> ExitCode {

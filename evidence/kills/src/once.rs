@@ -143,7 +143,6 @@ struct Run {
     holder: String,
     is_alone: bool,
     began: Instant,
-    /// `None` if it was killed.
     succeeded: Option<bool>,
 }
 
@@ -288,7 +287,6 @@ impl Period {
         Ok(())
     }
 
-    /// Returns the number of attempts that the storage has, once it says that the period is done.
     fn attempts(&self) -> Result<usize, Box<dyn Error>> {
         let mut history = Command::new(&self.vvm);
         history.args(["history", "--periods", "--json", "--storage", &self.storage, "--name", "once"]);

@@ -188,7 +188,6 @@ struct Seen {
 }
 
 impl Plan {
-    /// Prints the result. Returns the number of violations.
     fn run(&self, rng: &mut Rng) -> io::Result<usize> {
         let Setup { programs, folder, ttl, .. } = &*self.setup;
         let began = SystemClock::read();

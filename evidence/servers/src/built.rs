@@ -109,7 +109,6 @@ pub(crate) fn cached(name: &str, release: &str) -> Option<PathBuf> {
     Some(program(&folder()?, name, release)).filter(|program| program.exists())
 }
 
-/// Returns the folder with a package of npm and what it needs, and fetches it first unless it was before.
 pub(crate) fn npm_package(name: &'static str, version: &str) -> Result<PathBuf, StartError> {
     build(name, version, |work| {
         let mut npm = Command::new("npm");

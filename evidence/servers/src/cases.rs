@@ -29,7 +29,6 @@ pub(crate) struct Suite<'a> {
 pub(crate) struct Cases {
     passed: usize,
     failed: usize,
-    /// Whether cargo ended with status 0.
     succeeded: bool,
 }
 
@@ -97,7 +96,6 @@ impl Cases {
         self.passed > passed_before
     }
 
-    /// Whether all passed. A run without a case has not.
     pub(crate) fn all_passed(&self) -> bool {
         self.succeeded && self.passed > 0 && self.failed == 0
     }
@@ -171,12 +169,10 @@ pub(crate) fn on_server(url: &str, at: &str, environment: &[(&str, &str)]) -> Re
     Ok(cases)
 }
 
-/// Returns the variables that tell the harness where the storage is.
 pub(crate) fn storage<'a>(url: &'a str, at: &'a str) -> [(&'static str, &'a str); 2] {
     [("VVM_TEST_STORAGE", url), ("VVM_TEST_STORAGE_AT", at)]
 }
 
-/// Runs the case of credential helpers of the AWS SDK, on DynamoDB.
 pub(crate) fn credentials(url: &str, at: &str, environment: &[(&str, &str)]) -> Result<Cases, String> {
     let environment = &[&storage(url, at), environment].concat();
     Suite { tests: &["credentials"], only: &[], threads: 1, environment }.run()

@@ -33,7 +33,6 @@ pub struct Cassandra {
     folder: TempDir,
 }
 
-/// The replication factor of larger clusters.
 const MOST_REPLICAS: usize = 3;
 
 impl Cassandra {
@@ -72,7 +71,6 @@ impl Cassandra {
     }
 }
 
-/// Warnings and errors only.
 const LOG_CONFIGURATION: &str = "<configuration>\
     <appender name=\"OUT\" class=\"ch.qos.logback.core.ConsoleAppender\">\
     <encoder><pattern>%level %date %logger: %msg%n</pattern></encoder></appender>\
@@ -82,7 +80,6 @@ const LOG_CONFIGURATION: &str = "<configuration>\
 struct NodeConfiguration {
     folder: PathBuf,
     address: Ipv4Addr,
-    /// The node that introduces the others.
     seed: Ipv4Addr,
     token: i64,
     /// Without these, the node requires no password.
@@ -276,13 +273,11 @@ fn free_addresses(count: u8) -> Result<Vec<Ipv4Addr>, StartError> {
     Err(system("loopback addresses (127.0.0.0/8)")(last))
 }
 
-/// Returns the beginning of a node's part of the ring, which is divided into equal parts.
 fn token(index: usize, count: usize) -> i64 {
     let part = u64::MAX / count as u64;
     i64::MIN.wrapping_add_unsigned(part * index as u64)
 }
 
-/// How long one read or write may take.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 type Version = Vec<u8>;
@@ -301,13 +296,11 @@ fn is_complete(nodes: &[SocketAddr]) -> bool {
     versions.len() == 1
 }
 
-/// Reads the schema version of a node, and of each other node that it knows.
 fn known_versions(node: SocketAddr) -> io::Result<Vec<Version>> {
     let tables = ["local", "peers"];
     ask(node, &tables.map(|table| format!("SELECT schema_version FROM system.{table}")))
 }
 
-/// Sends queries for one column each, and returns all values.
 fn ask(node: SocketAddr, queries: &[String]) -> io::Result<Vec<Vec<u8>>> {
     let mut connection = TcpStream::connect(node)?;
     connection.set_read_timeout(Some(TIMEOUT))?;

@@ -5,7 +5,6 @@ use std::{fs, io, path::Path};
 
 pub(crate) const AUTHORITY: &str = "authority.pem";
 
-/// A server's certificate and key: `FILE.pem` and `FILE.key`, for these names.
 #[derive(Clone, Debug)]
 pub(crate) struct ForServer {
     pub(crate) file: String,

@@ -168,7 +168,6 @@ impl Cluster {
     }
 }
 
-/// Returns the first line of a program's version output.
 fn version(program: &str, option: &str) -> Result<String, StartError> {
     let wanted = "Debian's packages etcd-server and etcd-client";
     let said = run(Command::new(program).arg(option).env("ETCDCTL_API", "3"), wanted)?;

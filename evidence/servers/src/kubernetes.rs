@@ -23,7 +23,6 @@ pub struct Kubernetes {
     /// Before its etcd, without which it hangs.
     server: Server,
     _etcd: Cluster,
-    /// Keys and the kubeconfig.
     folder: TempDir,
 }
 

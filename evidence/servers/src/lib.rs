@@ -1,17 +1,6 @@
 //! Real database servers for tests, from their makers' releases. Each has its own address and folder, and
 //! ends with its owner, even if that is killed. What can't be started leaves no process, and nothing incomplete in place of a
 //! program.
-//!
-//! - [`built`]: gets their programs.
-//! - [`owned`]: processes that do not outlive their owner; the parts that all servers share.
-//! - [`cassandra`]: Apache Cassandra, one node or three.
-//! - [`dynamodb`]: DynamoDB Local, one process.
-//! - [`etcd`]: etcd, one member or several.
-//! - [`kubernetes`]: kube-apiserver, one process on an etcd of its own.
-//! - [`objects`]: versitygw, MinIO, Azurite and S3Mock, servers of object stores.
-//! - [`replicated`]: database servers with standbys: [`postgres`] and [`mysql`].
-//!
-//! The tests are those of `vvm-storage` and `vvm-cli`, which `main.rs` runs.
 #![allow(missing_docs, reason = "for the tests of this repository alone")]
 #![forbid(unsafe_code)]
 

@@ -136,7 +136,6 @@ fn run_drivers(only: &[Driver], nodes: u8, all_servers: bool) -> bool {
 }
 
 struct Outcome {
-    /// The suites of the driver itself.
     suites: Cases,
     /// The end-to-end cases; `None` if the server is not started by this program, or has no time for them.
     end_to_end: Option<Cases>,
@@ -184,7 +183,6 @@ impl Driver {
         })
     }
 
-    /// Runs its cases. Returns the results, or why they could not be run.
     fn run(self, nodes: u8, all_servers: bool) -> Result<Outcome, String> {
         if let Some((variable, modules, lacks)) = self.named()
             && let Ok(place) = env::var(variable)
@@ -293,7 +291,6 @@ fn on_postgres() -> Result<Outcome, String> {
     Ok(Outcome { suites: cases, end_to_end: Some(processes + workers), place, left_out })
 }
 
-/// The suites and `vvm` on a server, and what needs servers that the tests start.
 fn on_mysql() -> Result<Outcome, String> {
     let way_out = or_set("VVM_TEST_MYSQL=mysql://user@host:port/database");
     let server = MariaDb::start(&target(), &["suites", cases::STORAGE], &[]).map_err(way_out)?;
@@ -364,7 +361,6 @@ fn on_kubernetes(all_servers: bool) -> Result<Outcome, String> {
     Ok(Outcome { suites, end_to_end: Some(end_to_end), place, left_out })
 }
 
-/// Runs `vvm` and client-go's leader election as candidates for one Lease.
 fn beside_client_go(
     program: &Path,
     old: Option<&Path>,
@@ -420,7 +416,6 @@ fn suites(only: &[&str], environment: &[(&str, &str)]) -> Result<Cases, String> 
 /// The folder of the workers, below the root of the repository, in which cargo's commands run.
 const SOURCES: &str = "examples/workers";
 
-/// Runs them on a database, under `vvm` on a storage. Notes which workers were left out, and why.
 fn run_workers(
     database: &str,
     storage: &[(&'static str, &str); 2],

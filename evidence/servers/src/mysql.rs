@@ -90,7 +90,6 @@ impl MariaDb {
         self.folder.path().join(name)
     }
 
-    /// Makes it a replica of the server at this address, from where it is.
     fn follow(&self, source: SocketAddr) -> Result<(), StartError> {
         // What it has, it may have from a copy of files, and not from a source.
         self.statement("SET GLOBAL gtid_slave_pos = @@global.gtid_binlog_pos")?;
@@ -210,7 +209,6 @@ impl Replicated for MariaDb {
     }
 }
 
-/// Lets a server accept writes, and be no replica.
 fn promote(address: SocketAddr) -> io::Result<()> {
     let mut client = Client::at(address, "")?;
     let statements = ["STOP SLAVE", "RESET SLAVE ALL", "SET GLOBAL read_only = 0"];

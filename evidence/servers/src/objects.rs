@@ -68,7 +68,6 @@ pub struct ObjectServer {
 is_a_server!(ObjectServer);
 
 impl Product {
-    /// Returns the program's file or folder, which is built or fetched first unless it was before.
     fn file(self) -> Result<PathBuf, StartError> {
         match self {
             Self::Versitygw | Self::VersitygwBeside => VERSITYGW.build(),
@@ -196,7 +195,6 @@ impl ObjectServer {
 const ACCOUNT: &str = "devstoreaccount1";
 const KEY: &str = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
-/// Makes the container, unless it is there. Whether it is.
 fn makes_container(address: SocketAddr, container: &str) -> bool {
     let mut node = Command::new("node");
     node.args(["-e", include_str!("objects/container.js"), &address.to_string(), ACCOUNT, KEY, container]);

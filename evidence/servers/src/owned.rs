@@ -113,7 +113,6 @@ pub enum StartError {
     Server { name: String, address: SocketAddr, how: &'static str, log_end: String },
 }
 
-/// Returns what makes an error of the system's, for what was tried.
 pub(crate) fn system(what: impl ToString) -> impl Fn(io::Error) -> StartError {
     move |cause| StartError::System { what: what.to_string(), cause }
 }
@@ -124,9 +123,7 @@ impl From<io::Error> for StartError {
     }
 }
 
-/// How a server is started, and when it is ready.
 pub(crate) struct Plan {
-    /// For people.
     pub(crate) name: String,
     pub(crate) address: SocketAddr,
     pub(crate) log: PathBuf,
@@ -157,7 +154,6 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server, and waits until it is ready.
     pub(crate) fn start(plan: Plan) -> Result<Self, StartError> {
         let mut server = Self::launch(plan)?;
         server.wait_until_ready()?;
@@ -267,7 +263,6 @@ pub(crate) fn listens(address: SocketAddr) -> bool {
     TcpStream::connect(address).is_ok()
 }
 
-/// Gives a type with the field `server` the functions of [`Server`].
 macro_rules! is_a_server {
     ($($name:ty),+) => {$(
         impl std::ops::Deref for $name {

@@ -74,7 +74,6 @@ impl Postgres {
         self.folder.path().join("locks").join(name)
     }
 
-    /// A folder with a fresh database.
     fn initialised(target: &Path) -> Result<(Programs, TempDir), StartError> {
         let programs = Programs::find(target)?;
         let folder = replicated::folder(PREFIX)?;
@@ -305,7 +304,6 @@ const ADMISSION: &str = "hostssl all client,certified all cert\n\
 /// The group `nogroup`, which the server runs as if this is root.
 const NO_GROUP: u32 = 65534;
 
-/// Makes the certificates, and returns the server's settings.
 fn make(folder: &Path) -> io::Result<Vec<String>> {
     let server = ForServer { file: "server".into(), names: vec!["localhost".into()] };
     certificates::make(folder, &[server])?;

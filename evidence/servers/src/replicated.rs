@@ -25,10 +25,8 @@ pub trait Replicated: DerefMut<Target = Server> + Sized + 'static {
         self.standby_at(free_address()?)
     }
 
-    /// [`standby`](Self::standby) with this address.
     fn standby_at(&mut self, address: SocketAddr) -> Result<Self, StartError>;
 
-    /// Makes a standby a primary that takes writes.
     fn promote(&mut self) -> Result<(), StartError>;
 
     /// Lets commits wait for a standby, if servers of this kind can.
@@ -53,7 +51,6 @@ pub trait Replicated: DerefMut<Target = Server> + Sized + 'static {
 pub struct Copy(TempDir);
 
 impl Copy {
-    /// Of the folder `data` in the folder of a server that has ended.
     pub(crate) fn of(server: &Path, prefix: &str) -> Result<Self, StartError> {
         let folder = folder(prefix)?;
         copy(server, folder.path())?;

@@ -18,7 +18,6 @@ use std::{
 use testing_time::MockClock;
 use vvm_clock::{Clock, Instant, Sleep};
 
-/// A view of true time with a plan of rates. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct SimClock {
     beneath: MockClock,
@@ -47,7 +46,6 @@ pub(crate) enum Drift {
 }
 
 impl SimClock {
-    /// Returns the clock of a machine that starts now with a random reading.
     pub(crate) fn draw(beneath: &MockClock, drift: Drift, rng: &mut Rng) -> Self {
         let mut plan =
             vec![Segment { from: beneath.now(), shows: Instant::from_nanos(rng.u64(1..1 << 50)), rate: 0 }];
@@ -267,7 +265,6 @@ impl Executor {
         }
     }
 
-    /// SIGKILL: drops every task of the process.
     pub(crate) fn crash(&mut self, process: Process) {
         self.take_in();
         self.tasks.retain(|_, running| running.process != process);

@@ -36,7 +36,6 @@ struct Started {
     stop: Arc<Notify>,
 }
 
-/// Returns the storage as `process` reaches it.
 pub(crate) fn storage_of(world: &Arc<World>, process: Process) -> ElectionsTtlStorage {
     ElectionsTtlStorage::new(remote_storage(world, process))
 }
@@ -174,8 +173,9 @@ pub(crate) struct ProcessProfile {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     /// A host, which ends with a lost leadership, or campaigns again.
-    Host { campaigns_again: bool },
-    /// Several leaderships on one engine.
+    Host {
+        campaigns_again: bool,
+    },
     Many,
 }
 
@@ -201,7 +201,6 @@ pub(crate) struct Surroundings {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Walls {
     Anything,
-    /// The date.
     Right,
     /// 1970, so that epochs only count, and repeat if the storage forgets some.
     Unset,
@@ -236,7 +235,6 @@ impl ProcessProfile {
         Self { kind, slots: world.slots, ttl, clock, wall, service, seed: rng.u64(..) }
     }
 
-    /// The same process with a service that starts, stops and runs as it should.
     pub(crate) fn sound(mut self) -> Self {
         self.service.fails_to_start = false;
         self.service.refuses_to_stop = false;

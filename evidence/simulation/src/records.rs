@@ -256,7 +256,6 @@ pub(crate) struct Token {
 const PREFIX: &[u8] = b"sim/";
 
 impl Token {
-    /// Returns the content of a document that this batch writes.
     pub(crate) fn body(self) -> Bytes {
         let mut body = self.incarnation.as_bytes().to_vec();
         body.extend_from_slice(&self.writer.to_be_bytes());
@@ -284,7 +283,6 @@ pub(crate) fn document(number: u32) -> Option<DocumentId> {
 #[derive(Default)]
 pub(crate) struct Ledger {
     landed: BTreeMap<(u32, DocumentVersion), BTreeSet<Token>>,
-    /// The last batch of each writer that has landed.
     last: BTreeMap<(Incarnation, u32), u64>,
     /// Batches whose writers were told that they will never be applied.
     never: BTreeSet<Token>,
@@ -313,7 +311,6 @@ impl Ledger {
         Ok(())
     }
 
-    /// Whether the batch that was confirmed with `version` has landed with it.
     pub(crate) fn has_landed(&self, key: u32, version: DocumentVersion, token: &Token) -> bool {
         self.landed.get(&(key, version)).is_some_and(|tokens| tokens.contains(token))
     }

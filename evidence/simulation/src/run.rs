@@ -147,7 +147,6 @@ async fn end_faults(world: Arc<World>) {
     world.note(format_args!("no faults from here on"));
 }
 
-/// Starts one VVM, injects faults until it ends, and starts it again.
 async fn lives(world: Arc<World>, lineage: u32, surroundings: Surroundings, mut rng: Rng) {
     for life in 0.. {
         let process = Process(lineage * 1000 + life);

@@ -41,7 +41,6 @@ impl fmt::Display for Simulated {
 
 impl std::error::Error for Simulated {}
 
-/// Returns the number of a slot, or one for each kind of request.
 fn key(at: &Partition) -> u32 {
     match at.as_bytes() {
         [KEY_PREFIX_VVM_LEADER, name_and_slot @ ..] => {

@@ -49,7 +49,6 @@ pub(crate) struct Promises {
 const CLAIMS_BEFORE: Duration = Duration::from_millis(10);
 
 impl Promises {
-    /// All that the design assumes.
     #[cfg(test)]
     pub(crate) const ALL: Self = Self { clocks: true, storage: true, wall: false };
 
@@ -76,13 +75,10 @@ pub(crate) struct State {
     processes: BTreeMap<Process, Alive>,
     /// The processes that may campaign again for a slot that they have led.
     campaigning_again: BTreeSet<Process>,
-    /// The process of each incarnation that was claimed with.
     claimants: BTreeMap<Incarnation, Process>,
-    /// The leaderships of the writes in flight.
     in_flight: Vec<Incarnation>,
     /// An operator's `vvm pause` has reported success, and `vvm resume` was not sent.
     paused: bool,
-    /// When the storage went back last.
     went_back_at: Option<Instant>,
     /// For the executor.
     pub(crate) signals: Vec<Signal>,
@@ -105,7 +101,6 @@ struct Alive {
     clock: SimClock,
     /// The deadline of its deadman, on its own clock.
     deadline: Option<Instant>,
-    /// By leadership.
     work: BTreeMap<Incarnation, Work>,
     /// For each leadership, when the latest applied write was sent, on its own clock. The deadline counts from it.
     proven: BTreeMap<Incarnation, (Instant, Ttl)>,
@@ -143,7 +138,6 @@ impl World {
         change(&mut self.state().counts);
     }
 
-    /// Writes a line of the trace, with the true time before it.
     pub(crate) fn note(&self, line: fmt::Arguments<'_>) {
         let now = self.clock.now();
         self.state().trace.line(now, line);
@@ -189,7 +183,6 @@ impl World {
         self.state().processes.get(&process).map(|alive| alive.clock.clone())
     }
 
-    /// Checks what must hold between any two steps.
     pub(crate) fn check(&self) {
         let unguarded = {
             let state = self.state();

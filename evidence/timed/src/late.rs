@@ -6,7 +6,6 @@ use vvm_clock::Instant;
 /// A time in which a probe was late: from when it was due until it was done.
 pub(crate) type Span = (Instant, Instant);
 
-/// The lateness of the probes within a span.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Lateness {
     /// How long at least one of them was late.

@@ -132,7 +132,6 @@ fn on(processor: usize) -> io::Result<Probe> {
     })
 }
 
-/// Measures how late the disk syncs a byte.
 fn on_disk() -> io::Result<Probe> {
     let file = tempfile::tempfile_in(env::temp_dir())?;
     Probe::start("fsync", (FSYNC, Duration::ZERO, BETWEEN_FSYNCS), move || sync(&file))
@@ -181,7 +180,6 @@ impl Probe {
         Ok(Self { name: name.to_owned(), shared, _acting: acting })
     }
 
-    /// Returns its name, and when it was late, up to now.
     fn late(&self, now: Instant) -> (String, Vec<Span>) {
         let seen = self.shared.seen();
         let under_way = (seen.due, now);
@@ -213,7 +211,6 @@ struct Repeating {
 }
 
 impl Repeating {
-    /// Starts `act`, which is repeated after `pause`.
     fn start(name: &str, pause: Duration, mut act: impl FnMut() + Send + 'static) -> io::Result<Self> {
         let stopping = Arc::new(AtomicBool::new(false));
         let thread = thread::Builder::new().name(format!("probe {name}")).spawn({

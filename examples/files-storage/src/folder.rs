@@ -10,7 +10,6 @@ use std::{
 use vvm_clock::SystemClock;
 use vvm_storage::Partition;
 
-/// A folder that exists.
 #[derive(Debug)]
 pub(crate) struct Folder {
     path: PathBuf,

@@ -79,11 +79,9 @@ pub fn undisturbed(plan: &Plan, begin: Progress, piece: usize) -> Result<Progres
 struct Piece<'plan> {
     file: &'plan File,
     bytes: Vec<u8>,
-    /// The progress after this step.
     then: Progress,
 }
 
-/// Reads the next piece of at most `piece` bytes; `None` at the end.
 fn read<'plan>(
     plan: &'plan Plan,
     progress: &Progress,

@@ -11,10 +11,8 @@ use std::{
 };
 use vvm_clock::SystemClock;
 
-/// Ends a test that hangs.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(120);
 
-/// Returns a copy of the folder `from` to the folder `to`.
 fn copy(place: &Path) -> Command {
     let mut copy = Command::new(env!("CARGO_BIN_EXE_resumable-copy"));
     copy.args(["--storage", &format!("sqlite:{}?allow=overlay", place.join("copy.db").display())])

@@ -85,7 +85,6 @@ async fn pay_until_stopped(
     .await
 }
 
-/// Connects, and calls `work`. The connection ends with the work.
 async fn connected(
     database: &Config,
     work: impl AsyncFnOnce(Client) -> Result<(), BoxError>,

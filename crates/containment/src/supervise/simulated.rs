@@ -1,5 +1,3 @@
-//! [`SimulatedKeeper`]: a keeper without a process, for simulations of a supervisor.
-
 use super::{
     Controls, StopTimeouts, Supervision,
     keeper_handle::{KeeperHandle, KeeperProcess, Waiting},

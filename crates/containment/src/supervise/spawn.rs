@@ -1,5 +1,3 @@
-//! [`start`]: starts a command and its keeper.
-
 use super::keeper_handle::{ChildKeeper, Helpers, KeeperHandle, NotRunning};
 use crate::{
     containment::{Containment, Level},

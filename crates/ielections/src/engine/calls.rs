@@ -84,7 +84,6 @@ impl Calls {
         None
     }
 
-    /// Returns an answer to one of the calls that were pending.
     pub(super) fn poll_pending(&mut self, cx: &mut Context<'_>) -> Option<(usize, Reply)> {
         match self.pending.poll_next_unpin(cx) {
             Poll::Ready(Some(answer)) => Some(answer),

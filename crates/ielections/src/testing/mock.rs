@@ -12,26 +12,17 @@ use std::{
 
 /// A verb of [`TtlStorage`](crate::TtlStorage), or of [`DocumentStorage`](crate::DocumentStorage) beside it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[allow(missing_docs, reason = "each is a function of the storage traits")]
 pub enum Verb {
-    /// `insert_if_not_exist`.
     InsertIfNotExist,
-    /// `take_over`.
     TakeOver,
-    /// `compare_and_swap`.
     CompareAndSwap,
-    /// `compare_and_delete`.
     CompareAndDelete,
-    /// `get`.
     Get,
-    /// `scan`.
     Scan,
-    /// `write_documents`.
     WriteDocuments,
-    /// `fence_state`.
     FenceState,
-    /// `document`.
     Document,
-    /// `scan_documents`.
     ScanDocuments,
 }
 

@@ -1,5 +1,3 @@
-//! [`Model`]: the simplest storage that keeps the contract: a map from keys to slots, and one to documents.
-
 use crate::{
     BatchOutcome, Claim, Delete, Document, DocumentId, DocumentLimits, DocumentStorage, DocumentVersion,
     DocumentWrite, Entry, Epoch, Fence, FenceState, Incarnation, Key, Limits, Page, ReadError, Scan, Slot,

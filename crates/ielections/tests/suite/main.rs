@@ -114,7 +114,6 @@ fn every_case_is_in_the_list_of_its_suite() {
 /// Most of a run is spent waiting.
 const RUNS_AT_ONCE: usize = 8;
 
-/// Runs this program again, with a fault. Returns what it prints.
 fn run(fault: &str, arguments: &[&str]) -> String {
     let mut command = Command::new(env::current_exe().unwrap());
     // A trace of each panic takes longer than the case.

@@ -110,7 +110,6 @@ impl Process {
         Arc::new(Elections::new(Arc::clone(&self.documents) as _, self.env.clone()))
     }
 
-    /// Waits until the process leads, and returns the instance of this id.
     pub(crate) async fn created(&self, id: &str) -> Handle<Probe> {
         loop {
             match self.service.get_or_create(id.into(), Steps::new()).await {

@@ -369,7 +369,6 @@ fn run_on_loss(args: &ElectArgs, led: RecordId) -> Result<(), String> {
     }
 }
 
-/// Starts a line in this environment, as the leader of a process group.
 pub(super) fn start_hook(
     line: &str,
     environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -435,7 +434,6 @@ mod tests {
         RecordId { slot: 1, epoch: Epoch::new(7).unwrap(), incarnation }
     }
 
-    /// Returns what the demoter knows of a leader that has run its on-lead hook and then sent these messages.
     fn after(messages: &[ToDemoter]) -> Demotion {
         let mut demotion = Demotion::default();
         let begun = [
@@ -447,7 +445,6 @@ mod tests {
         demotion
     }
 
-    /// Returns why nothing is released after these messages of a leader that had run its on-lead hook.
     fn demoted(on_loss: &str, messages: &[ToDemoter]) -> Result<(), NotDemoted> {
         after(messages).demote(&args(on_loss))
     }

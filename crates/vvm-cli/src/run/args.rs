@@ -1,5 +1,3 @@
-//! The command line of `vvm run`.
-
 use crate::{
     args::{
         CandidateArgs, InvalidValue, OUTPUT, parse_check, parse_duration, parse_failures, parse_interval,

@@ -57,7 +57,6 @@ pub enum AppEvent {
     Garbled(Connection, String),
     /// The connection is closed, or its process has ended. Its last messages came before.
     Closed(Connection),
-    /// A slot was won.
     Won(Term, Times),
     /// Guardian and keeper have confirmed the kill deadline of the leadership.
     InForce,
@@ -105,7 +104,6 @@ pub enum EndReason {
     Asked(Reason),
     /// The app said `stopped` without `stop`.
     Stopped,
-    /// The app said `failed`, for this reason.
     Failed(Box<str>),
     Gone,
     /// No `leading` within `--start-timeout`.

@@ -1,5 +1,3 @@
-//! `--check`: a leader with an unhealthy command gives up its leadership.
-
 use crate::VVM;
 use harness::{Running, Trial, eventually, has};
 

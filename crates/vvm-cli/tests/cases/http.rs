@@ -1,5 +1,3 @@
-//! `--http` of real processes: probes, routing and metrics.
-
 use crate::VVM;
 use harness::{Run, Running, Trial, eventually, has};
 use rustix::process::Signal;

@@ -1,5 +1,3 @@
-//! What a worker and `vvm status` see of a leadership.
-
 use crate::VVM;
 use harness::{Finished, has};
 use rustix::process::Signal;

@@ -116,7 +116,6 @@ fn probes_and_proxy_use_paths_that_vvm_answers() {
 
 type Metrics = BTreeMap<String, BTreeSet<String>>;
 
-/// Labels that Prometheus adds to samples and to alerts.
 const OF_PROMETHEUS: [&str; 4] = ["instance", "job", "alertname", "alertstate"];
 
 fn is_of_name(letter: char) -> bool {

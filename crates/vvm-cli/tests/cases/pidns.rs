@@ -23,7 +23,6 @@ fn is_at_its_level() -> bool {
     VVM.level() == Level::PidNamespace
 }
 
-/// Checks that all processes of the worker end within `bound` after `act` returns, even those that fork meanwhile.
 fn gone_within(what: &str, bound: Duration, options: &[&str], act: impl Fn(&Trial, &Running) -> Instant) {
     if !is_at_its_level() {
         return;

@@ -250,7 +250,6 @@ fn candidate(trial: &Trial, ttl: &str) -> Run {
     trial.run_script(&alone(trial)).with(["--ttl", ttl, "--stop-timeout", "300ms"])
 }
 
-/// Has the kernel end a process of the leader for want of memory: the standby leads long before the TTL.
 fn ends_for_memory(trial: &Trial, group: &MemoryGroup, victim: impl Fn(&Running) -> Pid) -> Finished {
     let leader = candidate(trial, "60s").up();
     eventually("the start is noted", || ends(trial) == [Value::Null]);

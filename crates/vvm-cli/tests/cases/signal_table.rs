@@ -167,7 +167,6 @@ fn printer(trial: &Trial) -> Run {
     trial.run_script(&script).with(["--stop-timeout", "1h"])
 }
 
-/// Sends these signals to a `vvm` of this setting, one after the other, and checks what each one does.
 fn signals_do(setting: Setting, names: &[String], effect: &str) -> Option<()> {
     let trial = VVM.trial();
     let (mut terminal, mut running) = (None, None);

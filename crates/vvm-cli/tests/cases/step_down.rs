@@ -1,5 +1,3 @@
-//! `vvm step-down`: the next leader, and refusals.
-
 use crate::VVM;
 use harness::{Running, Trial, eventually};
 use rustix::process::{Pid, Signal, kill_process};

@@ -1,5 +1,3 @@
-//! Why a host could not be opened ([`HostError`]), how it ended ([`HostOutcome`]), and what follows ([`Next`]).
-
 use crate::{exit_status, http::CantListen, storage_inspector::way_out};
 use ielections::{AcquireError, record::HolderTooLong};
 use std::{fmt, io, pin::Pin, process::ExitCode, sync::Arc, time::Duration};

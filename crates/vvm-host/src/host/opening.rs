@@ -14,7 +14,6 @@ use vvm_storage::{ElectionKey, ElectionsTtlStorage, OpenedStorage, SettleError, 
 /// The pause between two attempts to open a storage that is busy or full. A campaign polls as often.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Opens the storage of `settings`, settles its slot count, and logs which storage that is and which holder leads.
 pub(super) async fn open_once(
     settings: &HostSettings,
     clock: &Arc<dyn Clock>,
@@ -100,7 +99,6 @@ impl HostError {
 struct StartLine {
     opened: Option<OpenedStorage>,
     ttl: Ttl,
-    /// The slots, or why the storage did not answer.
     seen: Result<Vec<Slot>, String>,
 }
 

@@ -1,5 +1,3 @@
-//! [`HostSettings`]: what a host is told by its program.
-
 use crate::local_wakeups::LocalDir;
 use ielections::{Holder, Ttl, record::HolderTooLong};
 use std::{net::SocketAddr, num::NonZeroU32, time::Duration};

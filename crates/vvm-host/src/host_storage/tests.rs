@@ -1,5 +1,3 @@
-//! [`HostStorage`] on a storage in memory and a clock that the test moves.
-
 use super::*;
 use crate::{
     LocalDir,
@@ -26,7 +24,6 @@ fn ask() -> Ask {
 }
 
 impl Scene {
-    /// Returns a candidate of this name, for a slot that was released after epoch 1.
     async fn of(holder: &str) -> Self {
         let Process { clock, status, faulty, other: storage } = Process::of(holder);
         let host = host_storage(&faulty, &status);

@@ -1,5 +1,3 @@
-//! Requests of clients to the server, on a socket of this machine.
-
 use super::*;
 use crate::status::{self, HostStatus};
 use primary_only::{RegistryBuilder, RegistryConfig};

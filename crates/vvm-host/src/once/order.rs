@@ -1,5 +1,3 @@
-//! [`PeriodOrder`]: which of two periods is the older one, as far as their texts show it.
-
 use std::cmp::Ordering;
 
 /// The place of a period among those of one form: dates and times that begin with the year, counters, and dotted

@@ -1,5 +1,3 @@
-//! [`PeriodWriter`]: what a leader does for its period.
-
 use super::{Decision, ID, Once, PastPeriod, PeriodError, Periods};
 use crate::history::{after, end_timeout, now, shortened};
 use ielections::{

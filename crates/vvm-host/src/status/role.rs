@@ -1,5 +1,3 @@
-//! [`Role`]: what this process does.
-
 use ielections::{Loss, Standing};
 use std::{fmt, sync::Arc, time::Duration};
 use vvm_clock::Instant;

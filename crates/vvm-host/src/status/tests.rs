@@ -1,5 +1,3 @@
-//! [`HostStatus`] with real elections, on a clock that only moves when everything is idle.
-
 use super::*;
 use crate::{host_storage::HostStorage, local_wakeups::LocalWakeups};
 use ielections::{

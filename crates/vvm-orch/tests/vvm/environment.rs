@@ -1,5 +1,3 @@
-//! Failures of the runtime and the clock.
-
 use crate::rig::{Process, run_one};
 use ielections::{Spawn, env::Task};
 use std::sync::Arc;

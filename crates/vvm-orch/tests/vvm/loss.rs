@@ -1,5 +1,3 @@
-//! Loss of the leadership while services run, start and stop.
-
 use crate::{
     environment::{Harm, HarmfulSpawn},
     rig::{Act, Cluster, Process, TTL, run, run_one},
@@ -17,7 +15,6 @@ use vvm_clock::Clock;
 use vvm_orch::{NotLeading, Problem};
 use vvm_storage::ElectionKey;
 
-/// Returns a process whose first renewal finds the slot vacant.
 fn deposed(cluster: &Cluster) -> Process<MockTtlStorage<ElectionKey>> {
     let mut storage = MockTtlStorage::vacant();
     storage.expect_compare_and_swap().returning(|_, held, _| {

@@ -1,5 +1,3 @@
-//! Services: the order of start and stop, failures, and starts that never end.
-
 use crate::rig::{Act, Cluster, TTL, run, run_one};
 use ielections::testing::mock::{Fault, Verb};
 use tokio_util::sync::CancellationToken;

@@ -1,5 +1,3 @@
-//! Services that stop slowly or not at all.
-
 use crate::rig::{Act, TTL, run, run_one};
 use futures_util::{FutureExt, future::join_all};
 use ielections::{

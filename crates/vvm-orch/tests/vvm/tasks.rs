@@ -59,7 +59,6 @@ impl Drop for Counted {
     }
 }
 
-/// Wakes tasks that wait for a condition.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Change(Arc<Notify>);
 
@@ -79,7 +78,6 @@ impl Change {
     }
 }
 
-/// Events in order. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Journal {
     lines: Arc<Mutex<Vec<String>>>,
@@ -100,7 +98,6 @@ impl Journal {
         self.lines.lock().unwrap().iter().filter(|written| *written == line).count()
     }
 
-    /// Waits until the line was written this number of times.
     pub(crate) async fn shows(&self, line: &str, times: usize) {
         self.change.until(|| self.count(line) >= times).await;
     }

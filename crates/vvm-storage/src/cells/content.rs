@@ -1,7 +1,7 @@
 //! The value of a cell: a line of JSON, then the bodies of the documents, one after the other.
 //!
-//! Each value has a format number and the cell's whole key. No value of a cell repeats: versions and the
-//! count of batches only rise, and an epoch is released once. So a digest of the content is a sound tag.
+//! No value of a cell repeats: versions and the count of batches only rise, and an epoch is released once. So a digest
+//! of the content is a sound tag.
 
 use crate::{
     document_set::DocumentSet,

@@ -1,5 +1,3 @@
-//! [`CellStorage`]: a storage with one strong operation, compare-and-swap on one value.
-
 use crate::{
     key::Partition,
     sysvvm::{Description, OpenedStorage, SysVvmHints},

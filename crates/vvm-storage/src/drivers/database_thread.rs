@@ -1,5 +1,3 @@
-//! [`DatabaseThread`]: the thread that owns an embedded database.
-
 use crate::opening::{OpenError, OpenErrorKind};
 use std::{
     sync::{Mutex, PoisonError},

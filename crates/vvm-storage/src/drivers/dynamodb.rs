@@ -11,9 +11,6 @@
 //! versa; a conflict changes nothing. Reading the fence takes a consistent read of the last batch and one
 //! `TransactGetItems` of all that this batch wrote, so it never shows half of a batch.
 //!
-//! **Never early.** Time to live, by which DynamoDB deletes items by its own clock, is refused on every attribute of a
-//! record. No age is proven.
-//!
 //! **Credentials** come from the SDK's own chain, and expired ones are fetched again within a request: their provider
 //! must answer within a tenth of the TTL.
 //!
@@ -39,10 +36,6 @@
 //! | connection broken before the answer, or an answer that can't be read | `Unknown` | `Unavailable` |
 //! | any other | `Unknown` | `Unavailable` |
 //! | a malformed item, or a refusal whose item meets the condition | `Fatal` | `Fatal` |
-//!
-//! Opening fails for good without credentials, and with those that AWS rejects or denies. A table that becomes global
-//! later is noticed when two regions collide, or when it is opened again. Closing does not wait for the sockets: the
-//! library's tasks end moments later.
 
 mod address;
 mod errors;

@@ -8,9 +8,8 @@
 //! second copy of a request is refused before it is sent.
 //!
 //! **Servers without conditions** are the main danger: they accept every write, and two candidates lead. Opening tries
-//! three writes that must be refused. [`init_storage`](crate::init_storage) and `vvm doctor` race: 16 writers write
-//! with the same condition, then readers check what one writer writes. A prefix is opened only if `init_storage` has
-//! left a mark there. So no server is used without a race, and a mistyped prefix is refused.
+//! three writes that must be refused, and needs the mark that [`init_storage`](crate::init_storage) leaves after a race
+//! of writers (`race.rs`).
 //!
 //! **Errors.** A write that may have reached the server may have been applied, unless an answer denies it.
 //!
@@ -195,7 +194,6 @@ async fn describe(requests: &Requests) -> Result<Description, DriverError> {
     })
 }
 
-/// Adds what the headers of an object reveal.
 fn concerns(mut described: Description, answer: &Response) -> Description {
     if let Some(rule) = answer.header("x-amz-expiration") {
         described = described.concerned(format!(

@@ -14,15 +14,13 @@
 //! recognized. One case remains: a deposed leader may be told that its last batch was refused, although it landed
 //! before its successor's claim, if the successor has written since. All reads are `SERIAL`.
 //!
-//! A deleted document leaves a tombstone for `gc_grace_seconds`, ten days by default. Cassandra refuses a page of a
-//! scan with 100,000 of them. Renewals read none, because the first row of a partition with documents is never deleted.
+//! A renewal reads no tombstone, because the first row of a partition with documents is never deleted.
 //!
 //! **Never early.** The driver uses no TTL of the server, and refuses a table that has one. No age is proven. No clock
 //! matters: statements have no timestamp, and cells get that of their transaction's ballot, which is larger than those
 //! before it.
 //!
-//! **Levels.** The level, and for `LOCAL_SERIAL` the data centre, are recorded with the table when it is created. A URL
-//! with another one is refused: two levels on one row do not see each other, and both could lead.
+//! **Levels** are recorded with the table: two levels on one row do not see each other, and both could lead.
 //!
 //! **Errors.** A write that reached a server may have been applied, unless the server says that it did not begin.
 //!

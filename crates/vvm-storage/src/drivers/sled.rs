@@ -5,9 +5,6 @@
 //! calls, flushes sled's log and syncs its file, and only then answers them, reads included. sled itself, on Linux,
 //! syncs neither the disk's cache nor the file's length. A call whose caller has gone before its turn is skipped.
 //!
-//! **Sizes.** sled moves a page that is larger than a quarter of a segment into a file that it never syncs. A page has
-//! up to 17 values. So segments have 16 MiB, and cells at most 96 KiB.
-//!
 //! **Errors.**
 //!
 //! | error of sled | of a write | of a read |

@@ -10,8 +10,7 @@
 //! of another process. A call whose caller has gone before its turn is skipped.
 //!
 //! **Never early.** A writer stamps each record with boot time, boot id and time namespace. An age is proven only to a
-//! reader of the same boot and namespace, which has the same clock, and only if the stamp is not in the future. Ages
-//! are proven on Linux only.
+//! reader of the same boot and namespace, which has the same clock, and only if the stamp is not in the future.
 //!
 //! **Errors.**
 //!
@@ -28,10 +27,6 @@
 //!
 //! After a sync that fails at `COMMIT`, the log may contain the transaction, and a crash of all processes would replay
 //! it: unknown.
-//!
-//! **Replaced files** make a second storage, on which another candidate can lead at once. Before each read, before each
-//! transaction and after each commit, a handle checks that its paths still lead to its files. So the old leader works
-//! beside the new one until its next renewal (0.25 TTL) and until its work has stopped (0.15 TTL at most).
 
 mod errors;
 mod open;

@@ -53,7 +53,6 @@ fn folder_beside(path: &str) -> std::io::Result<TempDir> {
     tempfile::Builder::new().prefix("bench-").tempdir_in(path.parent().unwrap_or(&path))
 }
 
-/// The fixed parts of a record.
 const INCARNATION: [u8; 16] = [7; 16];
 const TTL_NANOS: i64 = 20_000_000_000;
 const HOLDER: &str = "10.0.0.7";

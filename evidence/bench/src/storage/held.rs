@@ -94,7 +94,6 @@ async fn try_lead(scene: &Scene, key: ElectionKey) -> Result<Leadership, Failure
     Ok(scene.acquire(key, Ttl::DEFAULT).await?)
 }
 
-/// How often all records were written since their claims.
 async fn writes(scene: &Scene, keys: &[ElectionKey]) -> Result<u64, Failure> {
     let reads = stream::iter(keys).map(|key| scene.writes(key));
     reads.buffer_unordered(AT_ONCE).try_fold(0, async |sum, writes| Ok(sum + writes)).await

@@ -65,7 +65,6 @@ fn slot() -> Partition {
 }
 
 impl CellWorld {
-    /// A name with one slot that was never led.
     pub(super) fn settled(around: &Arc<Surroundings>) -> Self {
         let mut world = Self::default();
         let setting = Step::settle(&1_u32.to_be_bytes());
@@ -132,7 +131,6 @@ impl CellWorld {
         Some(self.numbers)
     }
 
-    /// Runs a call of one process to its end.
     fn call<T>(
         &mut self,
         number: usize,
@@ -186,7 +184,6 @@ impl CellWorld {
         self.write(&slot(), write).is_some()
     }
 
-    /// Takes the records that were written since the last call, each with what it replaced.
     pub(super) fn take_written(&mut self) -> Vec<(Option<Entry>, Option<Entry>)> {
         std::mem::take(&mut self.written)
     }

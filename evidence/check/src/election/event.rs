@@ -1,5 +1,3 @@
-//! [`Event`]: what may happen next, and its words in a story.
-
 use crate::search::happenings;
 
 /// Something that happens to a process, to the call of one of its actors, or to the record.
@@ -43,13 +41,11 @@ happenings! {
         Cut = " is cut off",
         /// A leader that has not lost its leadership releases it. No fault.
         Release = " stops its work and releases",
-        /// Another program deletes the record, and its epoch with it.
         Deleted = "another program deletes the record and its epoch",
         /// Another program deletes the record, and its epoch stays.
         Vacated = "another program deletes the record",
         /// Another program writes a record of its own, and has not waited for it.
         Overwritten = "another program writes a record of its own",
-        /// Another program writes what is no record.
         Garbled = "another program writes what is no record",
         /// A standby copies the state of the primary. No fault.
         Replicates = " copies the primary",

@@ -83,7 +83,6 @@ impl Server {
 }
 
 impl Servers {
-    /// A primary and two complete standbys, with a slot that was never led.
     pub(super) fn new(max_ttl: Ttl) -> Self {
         let history = History { timeline: 1, witness: 0, adopted: false };
         let slot = Slot::Vacant(Vacant::default());
@@ -162,7 +161,6 @@ impl Servers {
         self.handles[handle] = Handle { server, witness: self.servers[server].shown() };
     }
 
-    /// Whether the server has the history that the writes of the handle name.
     pub(super) fn is_ours(&self, handle: usize, server: usize) -> bool {
         let (ours, shown) = (self.handles[handle].witness, self.servers[server].shown());
         ours.is_some() && ours == shown

@@ -25,7 +25,6 @@ pub(crate) struct Surroundings {
     pub(crate) settings: Settings,
     /// The longest pause between two looks, in parts of 25 of a TTL.
     pub(crate) poll: u32,
-    /// What the wall clocks of candidates show.
     pub(crate) wall: Duration,
     draw: u64,
     incarnations: AtomicU64,
@@ -72,7 +71,6 @@ impl Entropy for Surroundings {
     }
 }
 
-/// What an event needs from outside.
 pub(crate) struct Context<'a> {
     pub(crate) around: &'a Arc<Surroundings>,
     pub(crate) notes: &'a mut Notes,

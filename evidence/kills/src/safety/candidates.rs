@@ -185,7 +185,6 @@ impl Setup {
     }
 }
 
-/// Returns a command that runs `line` on a terminal. The started process becomes the program.
 fn on_terminal(terminal: &PseudoTerminal, line: &Command) -> Command {
     let mut command = Command::new("setsid");
     command.arg("--ctty").arg(line.get_program()).args(line.get_args());

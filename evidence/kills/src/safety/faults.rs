@@ -38,7 +38,6 @@ enum Action {
 struct CandidateProcesses {
     index: usize,
     tree: Tree,
-    /// Whether its worker works. A warm one waits first.
     leads: bool,
     has_terminal: bool,
 }
@@ -65,7 +64,6 @@ impl CandidateProcesses {
 }
 
 impl Faults {
-    /// How many faults killed a process or closed a terminal.
     pub(crate) fn kills(&self) -> u64 {
         self.done.iter().filter(|((_, action), _)| *action == Action::Kill).map(|(_, count)| count).sum()
     }

@@ -32,12 +32,10 @@ pub(crate) struct Verdict {
     stopped: usize,
     led: f64,
     longest_gap: Duration,
-    /// The programs of the workers, in their order.
     turns: Vec<usize>,
     pub(crate) violations: Vec<String>,
 }
 
-/// Reads every worker's log. A worker that was killed before its first line has none.
 pub(crate) fn read(folder: &Path) -> io::Result<Vec<WorkSpan>> {
     let mut spans = Vec::new();
     for entry in fs::read_dir(folder)? {

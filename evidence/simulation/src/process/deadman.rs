@@ -9,7 +9,6 @@ use tokio::sync::Notify;
 use vvm_clock::{Clock, Instant};
 use vvm_deadman::{Deadman, Subject, Trigger};
 
-/// Starts the timer of `process`, and returns its deadman.
 pub(super) fn start(world: &Arc<World>, process: Process, clock: &SimClock) -> Deadman {
     let changed = Arc::new(Notify::new());
     let timer = kill_at_deadline(Arc::clone(world), process, clock.clone(), Arc::clone(&changed));

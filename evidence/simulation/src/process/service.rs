@@ -84,7 +84,6 @@ impl Worker {
         self.world.work_ends(self.process, standing.incarnation());
     }
 
-    /// Waits for the end of the work, announces it, and takes the time that the service needs to stop.
     async fn ends(&self, stop: &CancellationToken, ending: &CancellationToken) {
         // Not after the last fault: the end of the run might fall between two leaders.
         let within_faults = |after: &Duration| self.world.clock.now().after(*after) < FAULTS_END;
@@ -161,7 +160,6 @@ impl Worker {
         }
     }
 
-    /// Waits, and returns whether the work goes on.
     async fn pauses(&self, pause: Duration, ending: &CancellationToken) -> bool {
         tokio::select! {
             biased;

@@ -86,7 +86,6 @@ impl World {
         }
     }
 
-    /// Applies a write now, and checks its effect on the other processes.
     pub(crate) fn apply(&self, sent: &Sent, write: &Write) -> Outcome {
         let now = self.clock.now();
         let mut state = self.state();

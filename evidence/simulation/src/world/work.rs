@@ -108,7 +108,6 @@ impl World {
         self.state().processes.get(&process)?.deadline
     }
 
-    /// A leadership of `process` was lost to the record of `winner`.
     pub(crate) fn lost_to(&self, process: Process, winner: Incarnation) {
         let is_own = self.state().claimants.get(&winner) == Some(&process);
         if is_own && self.promises.storage {
@@ -170,7 +169,6 @@ impl World {
         }
     }
 
-    /// `vvm resume` is about to be sent.
     pub(crate) fn resumes(&self) {
         self.state().paused = false;
         self.note(format_args!("the operator resumes"));

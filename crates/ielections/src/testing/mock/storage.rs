@@ -1,5 +1,3 @@
-//! [`FaultyStorage`]: its settings, its verbs, and the calls in flight.
-
 use super::{Counts, Fault, Injected, Plan, Verb};
 use crate::{
     BatchOutcome, Claim, Delete, Document, DocumentId, DocumentLimits, DocumentStorage, DocumentWrite, Entry,
@@ -30,7 +28,6 @@ pub struct FaultyStorage<K> {
     storage: Arc<dyn TtlStorage<K>>,
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
-    /// The batches that were applied.
     batches: Batches,
 }
 
@@ -60,7 +57,6 @@ struct State {
     page_limit: Option<usize>,
 }
 
-/// Runs during a call.
 type Watch = Arc<dyn Fn(Verb) + Send + Sync>;
 
 impl fmt::Debug for State {
@@ -221,7 +217,6 @@ impl Network {
         self.under_way.insert((arrives_at, self.sent), parcel);
     }
 
-    /// Removes and returns the next call that has arrived by `now`.
     fn arrived(&mut self, now: Instant) -> Option<Parcel> {
         let first = self.under_way.first_entry()?;
         (first.key().0 <= now).then(|| first.remove())

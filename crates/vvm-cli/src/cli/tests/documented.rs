@@ -98,7 +98,6 @@ fn of_documents() -> Vec<Shown> {
     shown
 }
 
-/// Returns the commands that a text names in backticks, `…` left out.
 fn spans(place: &str, text: &str) -> Vec<Shown> {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let commands = text.split('`').skip(1).step_by(2).filter(|span| span.starts_with("vvm "));
@@ -191,7 +190,6 @@ fn of_units() -> Vec<Shown> {
     shown
 }
 
-/// Returns the command lines of containers: the lists after `ENTRYPOINT`, `CMD` and `args:`.
 fn of_containers() -> Vec<Shown> {
     let list = |text: &str| serde_json::from_str::<Vec<String>>(text.trim()).unwrap();
     let mut shown = Vec::new();

@@ -6,7 +6,6 @@ use crate::{
 };
 use std::{fs, path::Path};
 
-/// Parses these words with these variables. Returns the whole text of a refusal.
 fn parse(words: &[&str], variables: &[(&str, &str)]) -> Result<Cli, String> {
     let words = ["vvm"].iter().chain(words).map(Into::into).collect();
     let variables = variables.iter().map(|(name, value)| (name.into(), value.into())).collect();

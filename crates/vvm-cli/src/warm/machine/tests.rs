@@ -31,7 +31,6 @@ fn term(number: u64) -> Term {
 }
 
 const HELLO: FromApp = FromApp::Hello { version: VERSION };
-/// Of a later version.
 const HELLO_OF_LATER: FromApp = FromApp::Hello { version: VERSION + 1 };
 const READY: FromApp = FromApp::Ready { ready: true };
 
@@ -39,7 +38,6 @@ fn failed(number: u64) -> FromApp {
     FromApp::Failed { epoch: decimal(number), reason: "no\ndisk".into() }
 }
 
-/// A machine at second 0.
 struct Scene(Machine);
 
 impl Scene {

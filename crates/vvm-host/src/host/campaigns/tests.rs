@@ -26,7 +26,6 @@ impl Scene {
         Self::of("here").run_host(None, test).await;
     }
 
-    /// Runs the host while `test` runs. It reports its claims to `on_claim`.
     async fn run_host(self, on_claim: Option<OnClaim>, test: impl AsyncFnOnce(&Self)) {
         let scene = self;
         let campaigns = Campaigns {

@@ -1,5 +1,3 @@
-//! Maps errors of DynamoDB and of its client library to errors of the contract, by the driver's table.
-
 use crate::drivers::errors::{self, chain, described, never_connected};
 use aws_credential_types::provider::error::CredentialsError;
 use aws_sdk_dynamodb::{

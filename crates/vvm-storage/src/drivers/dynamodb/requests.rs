@@ -33,7 +33,6 @@ impl Requests {
         Self { client, table }
     }
 
-    /// An update of a partition's first item. A refusal contains the present item.
     pub(super) fn update(&self, partition: &[u8]) -> UpdateItemFluentBuilder {
         self.client
             .update_item()

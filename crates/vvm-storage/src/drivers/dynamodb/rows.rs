@@ -1,9 +1,6 @@
 //! The layout of slots, settings and documents, the condition of each step, and the decoding of items.
 //!
-//! A leader record is the first item of its slot's partition, so that one transaction can fence documents, which are
-//! items of the same partition. A released record keeps only its epoch. A setting is the only item of a partition of
-//! its own. Between leader record and documents is the batch item: the number of the last batch and the ids that it
-//! wrote. It is separate from the leader record, so that a renewal stays a write of less than 1 KB.
+//! The number of the last batch has an item of its own, so that a renewal stays a write of less than 1 KB.
 //!
 //! The conditions are those of [`decide`](crate::decide), stated as condition expressions: DynamoDB compares and writes
 //! an item, or all items of a transaction, at one moment.

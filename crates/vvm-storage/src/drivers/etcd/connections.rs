@@ -58,7 +58,6 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// Connects at the first request.
     pub(super) fn new(address: Address) -> Result<Self, OpenError> {
         let tokens = address.hosts.iter().map(|_| Token::default()).collect();
         let room = RequestLimiter::new(address.request_timeout, MOST)

@@ -1,6 +1,3 @@
-//! Which error of etcd or of the connection is which error of the contract: the table in the driver's
-//! documentation, as code.
-
 use crate::{drivers::errors, opening::OpenError};
 use ielections::{ReadError, WriteError};
 

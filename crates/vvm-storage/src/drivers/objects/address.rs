@@ -266,7 +266,6 @@ impl Names {
         Path::from(format!("{}/initialised", self.prefix))
     }
 
-    /// Returns the name of an object that tries the server, and is no cell.
     pub(super) fn probe(&self, which: &str) -> Path {
         Path::from(format!("{}/probe/{which}", self.prefix))
     }

@@ -187,14 +187,12 @@ pub(super) async fn race(requests: &Requests, effort: RaceLimits) -> Result<Race
     Ok(raced)
 }
 
-/// Its tag is that of the last round.
 struct Object {
     name: Path,
     tag: Option<Tag>,
 }
 
 impl Object {
-    /// Lets all writers create or replace the object at one moment, under one condition.
     async fn contend(
         &mut self,
         requests: &Requests,
@@ -236,7 +234,6 @@ impl Object {
         Ok(())
     }
 
-    /// Replaces the object by one writer, in these rounds, beside readers.
     async fn watch(&mut self, requests: &Requests, rounds: Range<usize>) -> (usize, usize, usize) {
         let is_over = AtomicBool::new(false);
         let name = self.name.clone();

@@ -1,5 +1,3 @@
-//! [`Postgres`]: `postgres://…`, taken apart.
-
 use crate::drivers::{
     address::{Password, decoded, options},
     sql::address::{Address, no_option},

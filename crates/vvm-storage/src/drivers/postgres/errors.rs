@@ -1,5 +1,3 @@
-//! Which error of the database is which error, by the driver's table.
-
 use crate::drivers::sql::errors::DriverError;
 use tokio_postgres::error::{DbError, Severity, SqlState};
 

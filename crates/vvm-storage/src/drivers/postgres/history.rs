@@ -55,9 +55,7 @@ pub(super) fn settings(extent: &str, lock_timeout: Duration) -> String {
     )
 }
 
-/// Shows the history of the server that answers, and its clock.
-///
-/// A server that lost commits was refused when it was connected to.
+/// Whether the server lost commits is not shown: one that did was refused when it was connected to.
 pub(super) fn history() -> String {
     format!(
         "SELECT encode(h.witness, 'hex'), h.timeline, h.max_ttl_nanos, {NAMES_THIS_SERVER}{TIMELINE}, true, \

@@ -26,7 +26,6 @@ const SCHEME: &str = "scylla://";
 
 const PORT: u16 = 9042;
 
-/// CQL's own limit.
 const LONGEST_NAME: usize = 48;
 
 impl Address {

@@ -1,5 +1,3 @@
-//! Maps errors of the server and of the client library to those of the contract, by the driver's table.
-
 use crate::{
     drivers::errors::of_read,
     opening::{OpenError, OpenErrorKind},

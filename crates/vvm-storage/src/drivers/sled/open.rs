@@ -78,7 +78,6 @@ pub(super) async fn open(path: &Path) -> Result<(Arc<SharedDatabase>, OpenedStor
     Ok((shared, opened))
 }
 
-/// Returns the canonical path. Refuses a folder with other files.
 fn prepare(path: &Path) -> Result<(PathBuf, Provenance), OpenError> {
     match fs::create_dir(path) {
         Ok(()) => {}

@@ -6,7 +6,6 @@ const LONGEST_ANSWER: usize = 32 << 20;
 /// What a packet or a row counts at least: a server could fill the memory with empty ones.
 const LEAST: usize = 64;
 
-/// How many bytes of an answer may still come.
 #[derive(Debug)]
 pub(crate) struct AnswerLimit(usize);
 

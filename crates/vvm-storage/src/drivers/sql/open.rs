@@ -15,7 +15,6 @@ pub(crate) const FORMAT: &str = "vvm elections, format 1";
 const PROGRAM: &str = "vvm elections, format ";
 
 pub(crate) trait Opening: Server + Statements {
-    /// What is created, and what creates it again.
     const CREATED: (&str, &str);
 
     const DESCRIBE: &str;
