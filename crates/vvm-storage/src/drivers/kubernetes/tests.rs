@@ -211,7 +211,7 @@ echo "\"expirationTimestamp\":\"$(date -u -d '+2 seconds' +%FT%TZ)\"}}"
     let is_plug_in = |why: &str| why.contains("login plug-in sh") && why.contains("within 500ms");
     assert!(matches!(&error, ReadError::Unavailable(why) if is_plug_in(&why.to_string())), "{error:?}");
     server.requests();
-    let write = storage.write(&slot(), Bytes::from_static(b"{}"), Expected::Absent).await;
+    let write = storage.write(&slot(), Bytes::from_static(b"{}"), CellCondition::Absent).await;
     assert!(matches!(write, Err(WriteError::NotApplied(_))), "{write:?}");
     assert!(server.requests().is_empty());
     let process = fs::read_to_string(folder.path().join("hangs")).unwrap();
