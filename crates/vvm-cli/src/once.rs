@@ -10,6 +10,11 @@ use crate::{
 };
 use clap::Args;
 use ielections::TtlStorage as _;
+use jiff::{
+    Timestamp,
+    civil::{Date, Time},
+    tz::Offset,
+};
 use serde::Serialize;
 use std::{num::NonZeroU32, process::ExitCode, time::Duration};
 use vvm_host::{
@@ -48,6 +53,39 @@ impl OnceArgs {
         let Self { attempts, keep, skip_if_newer_done, .. } = *self;
         Once { period: self.period.clone(), attempts, keep, skip_if_newer_done }
     }
+
+    /// Warns of a period that ends in an hour of local time: autumn repeats one, and its job would not run again.
+    pub(crate) fn warn_of_local_hour(&self, now: Timestamp) {
+        let period = &self.period;
+        if is_local_hour(period, now) {
+            tracing::warn!(
+                target: "vvm", event = "local_hour", period,
+                "the period {period} ends in an hour that is not the present one of UTC. If it is one of local time, \
+                 write date -u: the hour that autumn repeats has the period of one that is done, and its job does not run"
+            );
+        }
+    }
+}
+
+/// Whether `period` is a date with an hour, and with no zone behind it, that clocks of some zone show now, and clocks
+/// of UTC do not.
+fn is_local_hour(period: &str, now: Timestamp) -> bool {
+    let digits = period.split(|letter: char| !letter.is_ascii_digit()).collect::<Vec<_>>();
+    let part = |number: usize, length| {
+        let digits = digits.get(number).filter(|digits| digits.len() == length);
+        digits.and_then(|digits| digits.parse::<i16>().ok())
+    };
+    let (Some(year), Some(month), Some(day), Some(hour)) = (part(0, 4), part(1, 2), part(2, 2), part(3, 2))
+    else {
+        return false;
+    };
+    // Behind the hour there may be minutes; a zone would be a letter or a part of four digits.
+    let has_zone = !period.ends_with(|letter: char| letter.is_ascii_digit()) || digits.len() > 5;
+    let Ok(shown) = Date::new(year, month as i8, day as i8) else { return false };
+    let Ok(hour) = Time::new(hour as i8, 0, 0, 0) else { return false };
+    let Ok(shown) = Offset::UTC.to_timestamp(shown.to_datetime(hour)) else { return false };
+    let hours_apart = (now.as_second().div_euclid(3600) - shown.as_second().div_euclid(3600)).abs();
+    !has_zone && (1..=14).contains(&hours_apart)
 }
 
 fn parse_period(text: &str) -> Result<String, InvalidValue> {
@@ -202,4 +240,31 @@ pub(crate) fn history(target: &TargetArgs, as_json: bool) -> ExitCode {
         })?;
         Ok(0)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_local_hour;
+
+    #[test]
+    fn hour_that_only_clocks_of_another_zone_show_is_a_local_one() {
+        let now = "2026-10-25T00:30:00Z".parse().unwrap();
+        for local in ["2026-10-25T02", "2026-10-25 02:30", "2026-10-24-16", "2026.10.25.14"] {
+            assert!(is_local_hour(local, now), "{local}");
+        }
+        for other in [
+            "2026-10-25T00",
+            "2026-10-25T00:29",
+            "2026-10-25T02Z",
+            "2026-10-25T02:00+02:00",
+            "2026-10-25",
+            "2026-10-20T02",
+            "2026-W43-07-02",
+            "1.2.3.4",
+            "9999-99-99T99",
+            "",
+        ] {
+            assert!(!is_local_hour(other, now), "{other}");
+        }
+    }
 }

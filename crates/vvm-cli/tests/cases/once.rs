@@ -4,7 +4,7 @@ use crate::VVM;
 use harness::{Finished, Run, SHORT_TTL, Terminal, Trial, eventually, has, has_ended};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use std::{env, thread, time::Duration};
+use std::{env, process::Command, thread, time::Duration};
 
 const PERIOD: &str = "2026-11-24";
 
@@ -333,4 +333,17 @@ fn result_file_and_events_name_what_happened() {
         counting(&trial, "exit 3").with(["--period", "p", "--log-format", "json", "--quiet"]).finish();
     assert!(failing.code() == 3 && failing.stderr.len() == 1, "{:#?}", failing.stderr);
     failing.assert_says("\"event\":\"concluded\"");
+}
+
+#[test]
+fn period_that_ends_in_a_local_hour_is_warned_of() {
+    let trial = VVM.trial();
+    for (format, warns) in [("+%FT%H", true), ("+%FT%HZ", false)] {
+        let date = Command::new("date").args(["-u", "-d", "3 hours", format]).output().unwrap();
+        let period = String::from_utf8(date.stdout).unwrap();
+        let run = trial.run_script("exit 0").once(period.trim()).finish();
+        run.assert_code(0);
+        let says = run.stderr.iter().any(|line| line.contains("local time, write date -u"));
+        assert_eq!(says, warns, "{:?}", run.stderr);
+    }
 }
