@@ -9,6 +9,7 @@ use std::{
     error::Error,
     net::{Ipv4Addr, SocketAddr},
     num::NonZeroU32,
+    path::PathBuf,
     time::Duration,
 };
 use vvm_host::{HostSettings, LocalDir, UnfitFolder, operate};
@@ -229,6 +230,11 @@ pub(crate) fn parse_local_dir(text: &str) -> Result<LocalDir, UnfitFolder> {
 }
 
 /// Parses an address to listen at. No name is looked up except `localhost`.
+pub(crate) fn parse_file(text: &str) -> Result<PathBuf, InvalidValue> {
+    let names_a_file = !text.is_empty() && !text.ends_with('/');
+    if names_a_file { Ok(text.into()) } else { Err(InvalidValue("name a file, like timeline.svg")) }
+}
+
 pub(crate) fn parse_address(text: &str) -> Result<SocketAddr, InvalidValue> {
     let local = text.strip_prefix("localhost:").and_then(|port| port.parse().ok());
     let local = local.map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));

@@ -5,6 +5,7 @@
 
 mod candidate;
 mod checks;
+mod picture;
 mod script;
 mod worker;
 
@@ -13,8 +14,9 @@ pub(crate) use worker::main as worker_main;
 
 use crate::{
     announce::say,
-    args::parse_ttl,
+    args::{parse_file, parse_ttl},
     exit,
+    result_file::{ResultFileError, check_picture, write_picture},
     runtime::Signals,
     shown::{Palette, Style},
 };
@@ -33,6 +35,7 @@ use std::{
 };
 use tempfile::{Builder, TempDir};
 use vvm_containment::{Containment, Family, end_all};
+use vvm_host::operate::Timeline;
 use vvm_storage::BeyondLimits;
 
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +44,8 @@ enum DemoError {
     Ttl(#[from] BeyondLimits),
     #[error("the system refuses what the demo needs: {0}")]
     System(#[from] io::Error),
+    #[error("--svg: {0}")]
+    Svg(#[from] ResultFileError),
     #[error("interrupted")]
     Interrupted(Signal),
     #[error("{0}")]
@@ -62,7 +67,7 @@ pub(crate) fn main(demo: &DemoArgs) -> ExitCode {
         Err(refusal) => {
             say!("demo: {refusal}");
             match refusal {
-                DemoError::Ttl(_) => exit::MISUSE.into(),
+                DemoError::Ttl(_) | DemoError::Svg(_) => exit::MISUSE.into(),
                 DemoError::Interrupted(signal) => exit::die_of(signal),
                 _ => ExitCode::FAILURE,
             }
@@ -76,6 +81,9 @@ fn run(demo: &DemoArgs) -> Result<bool, DemoError> {
     let family = Family::of_this_process().map_err(DemoError::failed)?;
     // Guardians that are killed leave processes behind, which become children of the demo. It ends them (I9).
     set_child_subreaper(Some(getpid())).map_err(io::Error::from)?;
+    if let Some(path) = &demo.svg {
+        check_picture(path, &[])?;
+    }
     // Before there is anything to clean up.
     let mut signals = Signals::catch()?;
     let mut tries = 1;
@@ -83,14 +91,18 @@ fn run(demo: &DemoArgs) -> Result<bool, DemoError> {
         let folder = folder()?;
         // On an overlay, too: all candidates see this folder.
         let storage = format!("sqlite:{}?allow=overlay", folder.path().join("elections.db").display());
-        let results = play(demo, &folder, &storage, family, &mut signals)?;
-        let Some((stall, step)) = results.inconclusive_by else {
-            return report(demo, &results, &storage, folder);
+        let (results, timeline) = play(demo, &folder, &storage, family, &mut signals)?;
+        let report = |folder| {
+            let reported = report(demo, &results, &storage, folder)?;
+            let drawn = demo.svg.as_ref().map_or(Ok(()), |path| write_picture(path, &timeline.to_svg()));
+            drawn.map_err(DemoError::failed)?;
+            Ok(reported)
         };
+        let Some((stall, step)) = results.inconclusive_by else { return report(folder) };
         let stalled = format!("this machine did not run for {} in step {step}", checks::seconds(stall));
         if tries == TRIES {
             say!("demo: inconclusive: {stalled}; try it on a calmer one");
-            return report(demo, &results, &storage, folder);
+            return report(folder);
         }
         tries += 1;
         say!("demo: {stalled}, so the step shows nothing; from the beginning (try {tries} of {TRIES})");
@@ -114,7 +126,7 @@ fn play(
     storage: &str,
     family: Family,
     signals: &mut Signals,
-) -> Result<Results, DemoError> {
+) -> Result<(Results, Timeline), DemoError> {
     let mut run = Run::new(demo, folder.path(), storage, family, signals)?;
     let played = run.play();
     end_all(&Containment::by_family(family), drop, drop);
@@ -122,8 +134,9 @@ fn play(
         Err(error @ DemoError::Interrupted(_)) => return Err(error),
         played => played.err().map(|error| error.to_string()),
     };
-    let (moments, work) = run.end()?;
-    Ok(Results::new(&moments, &work, demo.ttl, early.as_deref()))
+    let (moments, course, work) = run.end()?;
+    let timeline = course.timeline(&moments, &work, demo.ttl);
+    Ok((Results::new(&moments, &work, demo.ttl, early.as_deref()), timeline))
 }
 
 fn report(demo: &DemoArgs, results: &Results, storage: &str, folder: TempDir) -> Result<bool, DemoError> {
@@ -158,6 +171,9 @@ pub(crate) struct DemoArgs {
     /// Print only the measurements, as one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+    /// Draw the run to this file: who led when, and what was done to them
+    #[arg(long, value_name = "FILE", value_parser = parse_file)]
+    pub(crate) svg: Option<PathBuf>,
 }
 
 /// A `vvm run` that ends with the demo.

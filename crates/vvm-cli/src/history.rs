@@ -2,19 +2,20 @@
 
 use crate::{
     announce::say,
-    args::{TargetArgs, parse_slots},
+    args::{TargetArgs, parse_file, parse_slots},
     exit,
     inspection::{InspectionError, operate, slot_of},
     liveness::{Liveness, Observation},
     once,
+    result_file::{check_picture, write_picture},
     shown::{HumanDuration, Moment, Style, print_rows},
 };
 use clap::Args;
 use ielections::{Slot, TtlStorage as _};
 use serde::Serialize;
-use std::{num::NonZeroU32, process::ExitCode, time::Duration};
+use std::{num::NonZeroU32, path::PathBuf, process::ExitCode, time::Duration};
 use vvm_clock::{Instant, SystemWallClock, WallClock as _};
-use vvm_host::operate::{PastLeadership, Purpose, read};
+use vvm_host::operate::{Axis, Bar, BarKind, Mark, MarkKind, PastLeadership, Purpose, Timeline, read};
 
 #[derive(Serialize)]
 struct LeadershipRow {
@@ -29,6 +30,10 @@ pub(crate) fn main(args: &HistoryArgs) -> ExitCode {
     }
     operate(args.target.pair(), Purpose::Look, async |inspector| {
         let (storage, name) = (&inspector.storage, &inspector.name);
+        if let Some(path) = &args.svg {
+            check_picture(path, &vvm_storage::url::files(args.target.pair().0))
+                .map_err(|refusal| InspectionError::Status(exit::MISUSE, format!("--svg: {refusal}")))?;
+        }
         if storage.documents().is_none() {
             let why = "this storage keeps no documents, and so no history";
             return Err(InspectionError::Status(exit::NOT_ACQUIRED, why.into()));
@@ -66,6 +71,10 @@ pub(crate) fn main(args: &HistoryArgs) -> ExitCode {
             ("HOW IT ENDED", 0),
         ];
         let now = SystemWallClock.since_unix_epoch();
+        if let Some(path) = &args.svg {
+            write_picture(path, &timeline(name, &lines, now).to_svg())
+                .map_err(|refusal| InspectionError::Status(exit::SYSTEM, refusal.to_string()))?;
+        }
         print_rows(args.json, columns, &lines, |LeadershipRow { slot, leadership }| {
             let PastLeadership { holder, epoch, started_ms, ended_ms, end } = leadership;
             let moment = |millis| Moment(Duration::from_millis(millis)).to_string();
@@ -97,6 +106,59 @@ fn lasted(leadership: &PastLeadership, now: Duration) -> Option<Duration> {
     until.checked_sub(Duration::from_millis(*started_ms))
 }
 
+/// Returns the picture of these leaderships, which are in the order of their slots and epochs.
+fn timeline(name: &str, lines: &[LeadershipRow], now: Duration) -> Timeline {
+    let (mut bars, mut marks) = (Vec::new(), Vec::new());
+    let mut before: Option<&LeadershipRow> = None;
+    for (place, line) in lines.iter().enumerate() {
+        let PastLeadership { holder, epoch, started_ms, ended_ms, end } = &line.leadership;
+        let from = Duration::from_millis(*started_ms);
+        let next = lines.get(place + 1).filter(|next| next.slot == line.slot);
+        // An unknown end is not later than the next start. Without a next one, the picture has the start alone.
+        let latest = match (end, next) {
+            (None, _) => now,
+            (Some(_), Some(next)) => Duration::from_millis(next.leadership.started_ms),
+            (Some(_), None) => from,
+        };
+        let until = ended_ms.map_or(latest, Duration::from_millis).max(from);
+        let (slot, holder) = (line.slot, holder.clone());
+        let mark = |kind, at, text| Mark { slot, holder: holder.clone(), kind, at, text };
+        if before.is_some_and(|before| before.slot == slot && before.leadership.holder != holder) {
+            marks.push(mark(MarkKind::HandOver, from, "leads".into()));
+        }
+        if let Some(end) = end {
+            let (kind, text) = end_kind(end);
+            marks.push(mark(kind, until, text));
+        }
+        bars.push(Bar { slot, holder, kind: BarKind::Leads(*epoch), span: from..until });
+        before = Some(line);
+    }
+    let first = bars.iter().map(|bar| bar.span.start).min().unwrap_or(now);
+    let last = bars.iter().map(|bar| bar.span.end).max().unwrap_or(now);
+    Timeline {
+        title: name.to_owned(),
+        note: format!("UTC by the leaders' own wall clocks, from {} to {}", Moment(first), Moment(last)),
+        axis: Axis::Utc,
+        // So that marks at both ends have room.
+        span: first.saturating_sub((last - first) / 50)..last + (last - first) / 50,
+        bars,
+        marks,
+    }
+}
+
+/// Returns what the words of an end tell, and the first of them.
+fn end_kind(end: &str) -> (MarkKind, String) {
+    let has = |words: &[&str]| words.iter().any(|word| end.contains(word));
+    let kind = if has(&["not recorded", "no end was recorded", "not renewed", "leadership lost"]) {
+        MarkKind::Loss
+    } else if has(&["killed", "died"]) {
+        MarkKind::Kill
+    } else {
+        MarkKind::Stop
+    };
+    (kind, end.split([';', ':']).next().unwrap_or_default().chars().take(40).collect())
+}
+
 /// Show past leaderships: the last 64 of each slot, with their leaders, times and ends.
 ///
 /// Leaders of vvm run, vvm elect and programs with a vvm_host::Host write it beside their record. Programs
@@ -121,6 +183,9 @@ pub(crate) struct HistoryArgs {
     /// As JSON: one array with an object for each leadership or period
     #[arg(long)]
     pub(crate) json: bool,
+    /// Draw it to this file, too: a row for each leader, with its epochs and how each leadership ended
+    #[arg(long, value_name = "FILE", value_parser = parse_file, conflicts_with = "periods")]
+    pub(crate) svg: Option<PathBuf>,
 }
 
 #[cfg(test)]
@@ -143,6 +208,47 @@ mod tests {
             end(7, held(20)).unwrap(),
             "not renewed for its TTL: its leader is dead, hangs or is cut off from the storage"
         );
+    }
+
+    #[test]
+    fn picture_has_each_leadership_to_its_end_or_to_the_next_start() {
+        let line = |slot, holder: &str, epoch, started_ms, ended_ms, end: Option<&str>| {
+            let (holder, end) = (holder.to_owned(), end.map(Into::into));
+            LeadershipRow { slot, leadership: PastLeadership { holder, epoch, started_ms, ended_ms, end } }
+        };
+        let lines = [
+            line(1, "a", 1, 1_000, Some(5_000), Some("the host was killed at its deadline; released")),
+            line(1, "b", 2, 6_000, None, Some("no end was recorded; followed by epoch 3")),
+            line(1, "b", 3, 9_000, None, None),
+            line(2, "a", 1, 2_000, None, Some("released; no end was recorded")),
+            line(2, "a", 2, 3_000, Some(4_000), Some("stop requested")),
+        ];
+        let shown = timeline("payroll", &lines, Duration::from_secs(11));
+        let millis = |at: Duration| at.as_millis();
+        let bars = shown
+            .bars
+            .iter()
+            .map(|bar| (bar.slot, &*bar.holder, millis(bar.span.start), millis(bar.span.end)));
+        assert_eq!(
+            bars.collect::<Vec<_>>(),
+            [
+                (1, "a", 1_000, 5_000),
+                (1, "b", 6_000, 9_000),
+                (1, "b", 9_000, 11_000),
+                (2, "a", 2_000, 3_000),
+                (2, "a", 3_000, 4_000)
+            ]
+        );
+        let marks =
+            shown.marks.iter().map(|mark| (mark.kind, millis(mark.at), &*mark.text)).collect::<Vec<_>>();
+        let expected = [
+            (MarkKind::Kill, 5_000, "the host was killed at its deadline"),
+            (MarkKind::HandOver, 6_000, "leads"),
+            (MarkKind::Loss, 9_000, "no end was recorded"),
+            (MarkKind::Loss, 3_000, "released"),
+            (MarkKind::Stop, 4_000, "stop requested"),
+        ];
+        assert_eq!(marks, expected);
     }
 
     #[test]

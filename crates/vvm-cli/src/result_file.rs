@@ -1,4 +1,4 @@
-//! The result file: the outcome of a `vvm run`, apart from the status of its command.
+//! The result file: the outcome of a `vvm run`, apart from the status of its command. Pictures are written likewise.
 //!
 //! A regular file is replaced as a whole, by the rename of a temporary file beside it. A symlink stays, and its target
 //! is replaced. Anything else is refused, because a rename would turn a FIFO or a device into a regular file.
@@ -201,35 +201,49 @@ impl From<io::Error> for Cause {
 }
 
 pub(crate) fn check(path: &Path, of_storage: &[PathBuf]) -> Result<(), ResultFileError> {
-    let checked = || -> Result<(), Cause> {
-        let target = target_of(path)?;
-        if of_storage.iter().any(|file| is_same(&target, file)) {
-            return Err(Cause::another_file("it belongs to the storage"));
-        }
-        match beside(&target) {
+    with_target(path, |target| {
+        is_not_of(target, of_storage)?;
+        match beside(target) {
             Err(refusal) if is_for_its_folder(&refusal) && target.exists() => {
-                Ok(accessat(CWD, &target, Access::WRITE_OK, AtFlags::EACCESS).map_err(io::Error::from)?)
+                Ok(accessat(CWD, target, Access::WRITE_OK, AtFlags::EACCESS).map_err(io::Error::from)?)
             }
             outcome => Ok(outcome.map(drop)?),
         }
-    };
-    checked().map_err(|cause| ResultFileError { path: path.into(), cause })
+    })
 }
 
 /// Writes `text`, as a whole or not at all, unless the folder of the file is not writable.
 fn write(path: &Path, text: &[u8]) -> Result<(), ResultFileError> {
-    let written = || -> Result<(), Cause> {
-        let target = target_of(path)?;
-        match replace(&target, text) {
-            Err(refusal) if is_for_its_folder(&refusal) && target.exists() => {
-                let mut file = OpenOptions::new().write(true).truncate(true).open(&target)?;
-                file.write_all(text)?;
-                Ok(file.sync_all()?)
-            }
-            outcome => Ok(outcome?),
+    with_target(path, |target| match replace(target, text) {
+        Err(refusal) if is_for_its_folder(&refusal) && target.exists() => {
+            let mut file = OpenOptions::new().write(true).truncate(true).open(target)?;
+            file.write_all(text)?;
+            Ok(file.sync_all()?)
         }
-    };
-    written().map_err(|cause| ResultFileError { path: path.into(), cause })
+        outcome => Ok(outcome?),
+    })
+}
+
+/// Whether [`write_picture`] can write there now.
+pub(crate) fn check_picture(path: &Path, of_storage: &[PathBuf]) -> Result<(), ResultFileError> {
+    with_target(path, |target| {
+        is_not_of(target, of_storage)?;
+        Ok(beside(target).map(drop)?)
+    })
+}
+
+/// Writes `text`, as a whole or not at all.
+pub(crate) fn write_picture(path: &Path, text: &str) -> Result<(), ResultFileError> {
+    with_target(path, |target| Ok(replace(target, text.as_bytes())?))
+}
+
+fn with_target(path: &Path, act: impl FnOnce(&Path) -> Result<(), Cause>) -> Result<(), ResultFileError> {
+    target_of(path).and_then(|target| act(&target)).map_err(|cause| ResultFileError { path: path.into(), cause })
+}
+
+fn is_not_of(target: &Path, storage: &[PathBuf]) -> Result<(), Cause> {
+    let belongs = storage.iter().any(|file| is_same(target, file));
+    if belongs { Err(Cause::another_file("it belongs to the storage")) } else { Ok(()) }
 }
 
 /// Returns the regular file that is created or replaced. A symlink without a target is refused: what is made there
@@ -316,6 +330,31 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), TEXT);
         assert_ne!(fs::metadata(&path).unwrap().ino(), before, "a reader of the old file has all of it");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    /// Files of at most 4 KiB are what a full disk is for others.
+    #[test]
+    fn picture_that_does_not_fit_leaves_the_old_one_and_no_other_file() {
+        let folder = folder();
+        let path = folder.path().join("timeline.svg");
+        fs::write(&path, "of an earlier run").unwrap();
+        let this_test = "result_file::tests::picture_that_does_not_fit_leaves_the_old_one_and_no_other_file";
+        if let Some(path) = std::env::var_os("VVM_TEST_PICTURE") {
+            let refusal = write_picture(Path::new(&path), &"x".repeat(10_000)).unwrap_err().to_string();
+            assert!(refusal.contains("ulimit -f") && refusal.contains("timeline.svg"), "{refusal}");
+            return;
+        }
+        // Without the trap, the signal of the limit would end it.
+        let limited = "trap '' XFSZ; ulimit -f 4; exec \"$0\" --exact \"$1\"";
+        let this_program = std::env::current_exe().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", limited]).arg(this_program).arg(this_test).env("VVM_TEST_PICTURE", &path);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        assert_eq!(fs::read(&path).unwrap(), b"of an earlier run");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        write_picture(&path, "new").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
     }
 
     #[test]

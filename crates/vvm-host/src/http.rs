@@ -150,7 +150,7 @@ type Answer = Response<Full<Bytes>>;
 const PAGE: &str = include_str!("http/page.html");
 
 const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
-                           connect-src 'self'; img-src data:";
+                           connect-src 'self'; img-src 'self' data:";
 
 impl Answers {
     pub(crate) fn new(status: Arc<HostStatus>, services: Option<primary_only::Registry>) -> Self {
@@ -179,7 +179,13 @@ impl Answers {
             "/leader" => self.leader(),
             "/metrics" => self.metrics(),
             "/status" => self.snapshot(),
-            _ => text(StatusCode::NOT_FOUND, "there is / /healthz /readyz /leader /metrics /status"),
+            "/timeline.svg" => {
+                answer(StatusCode::OK, "image/svg+xml", self.status.timeline().to_svg().into())
+            }
+            _ => text(
+                StatusCode::NOT_FOUND,
+                "there is / /healthz /readyz /leader /metrics /status /timeline.svg",
+            ),
         }
     }
 

@@ -100,6 +100,7 @@ mod requests;
 pub mod status;
 mod stop;
 mod storage_inspector;
+mod timeline;
 
 pub use host::{
     Host, HostError, HostOutcome, HostSettings, Next, NotReady, Services, Signals, StopRequested,
@@ -150,7 +151,7 @@ pub mod testing {
     pub use vvm_storage::{Step, StepOutcome, SysVvmStorage, mem::MemDatabase, testing::MockSysVvmStorage};
 }
 
-/// For operator commands: reading a host's storage, waking candidates, and the history.
+/// For operator commands: reading a host's storage, waking candidates, the history, and pictures of it.
 pub mod operate {
     pub use crate::{
         history::{PastLeadership, read},
@@ -160,6 +161,7 @@ pub mod operate {
         local_wakeups::WakeSender,
         stop::{At, StopRequest, StopRequests},
         storage_inspector::{InspectError, Purpose, ResourceLimit, StorageInspector, way_out},
+        timeline::{Axis, Bar, BarKind, Mark, MarkKind, Timeline},
     };
 }
 

@@ -4,6 +4,7 @@
 //! whether the storage works. Changes of the role become `tracing` events with fields, and the status at one
 //! moment becomes the JSON of `/status`.
 
+mod recent;
 mod role;
 mod seen;
 mod telemetry;
@@ -16,6 +17,7 @@ pub use role::{PendingRestart, Role, SlotLeadership, WhyStopping};
 use crate::history::UnwrittenEnds;
 use ielections::{Holder, Loss, Slot, Standing, Timing, Ttl};
 use parking_lot::Mutex;
+use recent::Recent;
 use seen::OtherLeaders;
 use serde_json::{Map, Value, json};
 use std::{
@@ -67,6 +69,7 @@ pub struct HostStatus {
     location: Mutex<Option<String>>,
     /// The last changes, the newest first, for the page.
     changes: Mutex<VecDeque<(Instant, String)>>,
+    recent: Mutex<Recent>,
 }
 
 const CHANGES: usize = 50;
@@ -131,6 +134,7 @@ impl HostStatus {
             paused_by: Mutex::default(),
             location: Mutex::default(),
             changes: Mutex::default(),
+            recent: Mutex::default(),
         }
     }
 
@@ -341,9 +345,11 @@ impl HostStatus {
     }
 
     fn change(&self, to: impl FnOnce(&Role) -> Option<Role>) -> bool {
+        let (now, holder) = (self.clock.now(), self.candidate.holder.as_str());
         let changed = self.role.send_if_modified(|role| {
             let new = to(role);
             new.is_some_and(|new| {
+                self.recent.lock().changed(holder, (role, &new), now);
                 *role = new;
                 true
             })
@@ -465,6 +471,10 @@ impl HostStatus {
         let slot = key.slot.get().get();
         let now = self.clock.now();
         let change = self.others.lock().saw(slot, found, now);
+        if let Some(entry) = found.entry() {
+            let holder = entry.holder.as_str();
+            self.recent.lock().saw(slot, (holder, entry.epoch), change.was_written, now);
+        }
         if change.has_new_leader
             && matches!(self.role(), Role::Campaigning)
             && let Some(leader) = self.others().into_iter().find(|seen| seen.slot == slot)

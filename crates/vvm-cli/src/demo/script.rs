@@ -4,6 +4,7 @@ use super::{
     DemoArgs, DemoError,
     candidate::{Candidate, CandidateEnd, NAME},
     checks::{Moments, RENEWALS},
+    picture::Course,
     worker::WorkPeriod,
 };
 use crate::runtime::{Signals, ends_a_candidate};
@@ -31,7 +32,7 @@ pub(super) struct Run<'a> {
     record: WatchedRecord,
     candidates: [Candidate; 3],
     moments: Moments,
-    began: Instant,
+    course: Course,
     looked_at: Instant,
     step: usize,
 }
@@ -50,9 +51,9 @@ impl<'a> Run<'a> {
             return Err(BeyondLimits::Ttl { ttl: demo.ttl, least }.into());
         }
         let [a, b, c] = ["A", "B", "C"].map(|name| Candidate::new(name, folder));
-        let (candidates, moments, began) = ([a?, b?, c?], Moments::default(), SystemClock::read());
-        let (looked_at, step) = (began, 1);
-        Ok(Self { demo, storage, family, signals, record, candidates, moments, began, looked_at, step })
+        let (candidates, moments, looked_at) = ([a?, b?, c?], Moments::default(), SystemClock::read());
+        let (course, step) = (Course::new(looked_at), 1);
+        Ok(Self { demo, storage, family, signals, record, candidates, moments, course, looked_at, step })
     }
 
     pub(super) fn play(&mut self) -> Result<(), DemoError> {
@@ -105,7 +106,7 @@ impl<'a> Run<'a> {
     }
 
     /// Reads what is left of the workers' logs, none of which runs any more. Returns the work in the order of its begin.
-    pub(super) fn end(self) -> io::Result<(Moments, Vec<WorkPeriod>)> {
+    pub(super) fn end(self) -> io::Result<(Moments, Course, Vec<WorkPeriod>)> {
         self.record.runtime.block_on(self.record.storage.close());
         let mut work = Vec::new();
         for mut candidate in self.candidates {
@@ -113,7 +114,7 @@ impl<'a> Run<'a> {
             work.append(&mut candidate.work);
         }
         work.sort_by_key(|period| period.first);
-        Ok((self.moments, work))
+        Ok((self.moments, self.course, work))
     }
 
     fn begin(&mut self, step: usize, what: &str) -> io::Result<()> {
@@ -126,7 +127,10 @@ impl<'a> Run<'a> {
     }
 
     fn tell(&self, name: &str, text: &str) -> io::Result<()> {
-        self.say(&format!("{:>8.3} s  {name}  {text}", self.began.until(SystemClock::read()).as_secs_f64()))
+        self.say(&format!(
+            "{:>8.3} s  {name}  {text}",
+            self.course.began.until(SystemClock::read()).as_secs_f64()
+        ))
     }
 
     fn until<T>(
@@ -149,6 +153,7 @@ impl<'a> Run<'a> {
 
     fn start(&mut self, place: usize) -> Result<(), DemoError> {
         let guardian = self.candidates[place].start(self.storage, self.demo.ttl)?;
+        self.course.started(self.candidates[place].name);
         Ok(self.tell(self.candidates[place].name, &format!("is started (vvm run, process {guardian})"))?)
     }
 
@@ -156,6 +161,10 @@ impl<'a> Run<'a> {
         self.tell(self.candidates[place].name, done.text())?;
         // Before it is done: spans are measured from here.
         let now = SystemClock::read();
+        self.course.acts.push((self.candidates[place].name, done, now));
+        if done == CandidateEnd::Crashed {
+            self.course.renewed = Some(self.record.written);
+        }
         self.candidates[place].signal(&self.family, done);
         Ok(now)
     }
@@ -236,6 +245,7 @@ impl<'a> Run<'a> {
                 wrong.get_or_insert(DemoError::Failed(format!("{name} {ended}, and should not have")));
             }
             candidate.end(&mut self.moments);
+            self.course.ended(name);
             self.tell(name, &ended.to_string())?;
         }
         Ok(wrong)

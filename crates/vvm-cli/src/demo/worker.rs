@@ -105,11 +105,11 @@ impl Log {
 /// The work of one worker under one epoch, from its first line to its last.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct WorkPeriod {
-    name: &'static str,
+    pub(super) name: &'static str,
     pub(super) epoch: Epoch,
     worker: Pid,
     pub(super) first: Instant,
-    last: Instant,
+    pub(super) last: Instant,
 }
 
 impl WorkPeriod {

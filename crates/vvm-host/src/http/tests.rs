@@ -122,6 +122,19 @@ fn page_loads_nothing_from_other_servers() {
 }
 
 #[test]
+fn picture_of_the_page_is_served_as_one() {
+    beside(async |address, _| {
+        let picture = get(address, "/timeline.svg?7").await;
+        assert!(picture.contains("content-type: image/svg+xml\r\n"), "{picture}");
+        assert!(
+            body(&picture).starts_with("<svg ") && body(&picture).contains("payroll &quot;1&quot;"),
+            "{picture}"
+        );
+        assert!(get(address, "/").await.contains("img-src 'self'"), "the page may not show it");
+    });
+}
+
+#[test]
 fn refusal_names_what_is_served() {
     beside(async |address, _| {
         let unknown = get(address, "/metric").await;

@@ -152,6 +152,50 @@ fn record_that_has_stood_for_its_ttl_is_called_expired() {
 }
 
 #[test]
+fn picture_has_each_leader_for_as_long_as_it_renewed_and_the_deadline_of_this_process() {
+    use crate::timeline::BarKind::{Dead, Leads, Ttl};
+    run(async |scene| {
+        scene.status.campaigns();
+        for renewed in [0, 1, 1] {
+            scene.clock.sleep(Duration::from_secs(5)).await;
+            let version = Version { write: renewed, ..record(3).version };
+            let entry = Entry { version, ..record(3) };
+            scene.status.saw(&key(), &Slot::Held { entry, proven_age: None });
+        }
+        let first = Vacant::default();
+        scene.other.insert_if_not_exist(&key(), first, &record(3)).await.unwrap();
+        scene.other.compare_and_delete(&key(), record(3).version.incarnation, record(3).epoch).await.unwrap();
+        let leadership = scene.lead().await;
+        scene.clock.sleep(Duration::from_secs(3)).await;
+        scene.status.stops(WhyStopping::Asked);
+        let shown = scene.status.timeline();
+        let seconds = |from: Duration, until: Duration| (until - from).as_secs();
+        let began = shown.span.start;
+        let bars = shown.bars.iter().map(|bar| {
+            (&*bar.holder, bar.kind, seconds(began, bar.span.start), seconds(began, bar.span.end))
+        });
+        let epoch = leadership.standing().epoch().get();
+        assert_eq!(
+            bars.collect::<Vec<_>>(),
+            [
+                ("there", Leads(3), 5, 10),
+                ("here", Leads(epoch), 15, 18),
+                ("here", Ttl, 15, 35),
+                ("here", Dead, 31, 35)
+            ]
+        );
+        let marks = shown.marks.iter().map(|mark| (&*mark.holder, &*mark.text, seconds(began, mark.at)));
+        assert_eq!(marks.collect::<Vec<_>>(), [("here", "leads", 15), ("here", "stops", 18)]);
+        scene.status.campaigns();
+        scene.clock.sleep(Duration::from_secs(9)).await;
+        let shown = scene.status.timeline();
+        let last = shown.bars.last().unwrap();
+        assert_eq!((&*last.holder, seconds(last.span.start, last.span.end)), ("here", 3));
+        leadership.release().await;
+    });
+}
+
+#[test]
 fn standby_whose_storage_is_silent_for_a_ttl_is_not_ready() {
     run(async |scene| {
         scene.status.campaigns();

@@ -95,6 +95,7 @@ const BAD: &[(&str, (&str, &str))] = &[
     ("skip-if-newer-done", SWITCH),
     ("keep", ("31", "write a number from 32 to 400")),
     ("periods", SWITCH),
+    ("svg", ("pictures/", "name a file")),
 ];
 
 /// The options come from the description that clap parses by. One that is missing in the table fails this.
