@@ -103,6 +103,8 @@ enum Command {
     Dist(Passed),
     /// Packages the published crates, and builds each from it
     Package,
+    /// Draws docs/demo.svg anew, from a run of the demo
+    Picture,
 }
 
 #[derive(Debug, Args)]
@@ -257,6 +259,9 @@ fn main() -> ExitCode {
         }
         Command::Dist(passed) => become_script(DIST, &passed.arguments),
         Command::Package => workspace::package(),
+        Command::Picture => {
+            evidence::run(Dev, "vvm-cli", "", &["demo", "--svg", "docs/demo.svg"].map(Into::into))
+        }
     };
     if done { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
