@@ -15,7 +15,7 @@ struct File {
 type Rule = fn(&[File]) -> Vec<String>;
 
 /// The rules, each with its name and what to do about a violation.
-const RULES: [(&str, Rule, &str); 6] = [
+const RULES: [(&str, Rule, &str); 7] = [
     ("imports", imports, "pass it as an argument or a trait; the list stands in xtask/src/tidy.rs"),
     ("words", words, "name the actor: leader, candidate, host, guardian, caller, operator, storage"),
     (
@@ -25,6 +25,7 @@ const RULES: [(&str, Rule, &str); 6] = [
     ),
     ("proofs", proofs, "name tests that exist, or a command, in the last column of the table"),
     ("paths", paths, "write paths relative to the repository"),
+    ("book", book, "give each page of docs/ one line in docs/SUMMARY.md"),
     ("links", links, "point the link at a file that is tracked, and at a heading that stands in it"),
 ];
 
@@ -263,6 +264,23 @@ fn links(files: &[File]) -> Vec<String> {
     found
 }
 
+const SUMMARY: &str = "docs/SUMMARY.md";
+
+/// Each page has one line in the summary of the book. That each line has a page is for `links`.
+fn book(files: &[File]) -> Vec<String> {
+    let mut named = Vec::new();
+    for summary in files.iter().filter(|file| file.path == SUMMARY) {
+        named.extend(prose(summary).flat_map(|(_, line)| targets(line)).map(|page| resolve(SUMMARY, page)));
+    }
+    let pages = files.iter().filter(|file| file.path.starts_with("docs/") && file.is_document());
+    let pages = pages.filter(|page| page.path != SUMMARY);
+    let lines = pages.map(|page| (page, named.iter().filter(|path| **path == page.path).count()));
+    lines
+        .filter(|(_, count)| *count != 1)
+        .map(|(page, count)| page.violation(1, format!("{count} lines of {SUMMARY}")))
+        .collect()
+}
+
 fn prose(document: &File) -> impl Iterator<Item = (usize, &str)> {
     let mut is_fenced = false;
     document.lines().filter(move |(_, line)| {
@@ -378,6 +396,17 @@ mod tests {
         assert_eq!(
             found(paths, &[("a.md", &absolute)]),
             ["a.md:2: an absolute path below `home` at the root"]
+        );
+    }
+
+    #[test]
+    fn page_that_the_book_lacks_or_has_twice_is_found() {
+        let summary = (SUMMARY, "[A](a.md)\n- [B](storages/b.md)\n- [C](c.md)\n- [C](c.md)\n");
+        let pages =
+            ["docs/a.md", "docs/storages/b.md", "docs/c.md", "docs/d.md", "e.md"].map(|page| (page, ""));
+        assert_eq!(
+            found(book, &[&[summary], &pages[..]].concat()),
+            ["docs/c.md:1: 2 lines of docs/SUMMARY.md", "docs/d.md:1: 0 lines of docs/SUMMARY.md"]
         );
     }
 
