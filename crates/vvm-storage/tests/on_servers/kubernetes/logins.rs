@@ -81,6 +81,21 @@ fn shipped_kustomizations_are_accepted_and_use_the_service_account_of_the_rules(
     }
 }
 
+/// Rendered by helm, if it is installed.
+#[test]
+fn shipped_chart_is_accepted() {
+    let chart = format!("{KUSTOMIZATIONS}/../helm");
+    let arguments = ["template", "by-helm", &chart, "--namespace", &namespace()];
+    match std::process::Command::new("helm").args(arguments).output() {
+        Ok(rendered) => {
+            let rendered = String::from_utf8(rendered.stdout).unwrap();
+            let apply = ["--namespace", &namespace(), "apply", "--validate=strict", "-f", "-"];
+            println!("{}", try_kubectl(&apply, &rendered).unwrap());
+        }
+        Err(missing) => println!("not checked: helm is missing: {missing}"),
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn namespace_that_does_not_exist_is_named() {
     let url = url("admin").replacen(&format!("//{}?", namespace()), "//nowhere-at-all?", 1);
