@@ -238,7 +238,9 @@ pub(crate) fn write_picture(path: &Path, text: &str) -> Result<(), ResultFileErr
 }
 
 fn with_target(path: &Path, act: impl FnOnce(&Path) -> Result<(), Cause>) -> Result<(), ResultFileError> {
-    target_of(path).and_then(|target| act(&target)).map_err(|cause| ResultFileError { path: path.into(), cause })
+    target_of(path)
+        .and_then(|target| act(&target))
+        .map_err(|cause| ResultFileError { path: path.into(), cause })
 }
 
 fn is_not_of(target: &Path, storage: &[PathBuf]) -> Result<(), Cause> {

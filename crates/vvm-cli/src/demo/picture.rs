@@ -80,8 +80,11 @@ impl Course {
                 bars.push(bar(name, BarKind::Dead, renewed.after(kill_after)..over));
             }
         }
-        let ends =
-            self.acts.iter().filter(|(_, done, _)| *done != CandidateEnd::HostStopped).map(|(.., moment)| *moment);
+        let ends = self
+            .acts
+            .iter()
+            .filter(|(_, done, _)| *done != CandidateEnd::HostStopped)
+            .map(|(.., moment)| *moment);
         let ends = ends.chain(moments.host_died).collect::<Vec<_>>();
         for next in work {
             if let Some(ended) = ends.iter().filter(|ended| **ended < next.first).max() {
