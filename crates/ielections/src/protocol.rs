@@ -7,6 +7,7 @@
 mod campaign;
 mod lease;
 mod release;
+pub mod successor;
 
 pub use campaign::{Campaign, CampaignEvent, CampaignStep, ScanAnswer, WonSlot};
 pub use lease::{Lease, LeaseEvent, LeaseStep};

@@ -26,6 +26,10 @@ const SOONEST: u32 = 940;
 const GRAIN: u32 = 1;
 /// The most by which jitter brings a renewal forward, in thousandths of `RENEWAL`.
 const JITTER: u32 = 46;
+/// Pings of a leader to its successor in one support period.
+const PINGS: u32 = 16;
+/// Milliseconds by which a kill may come late: a kernel timer, and the guardian's way to its children.
+const KILL_DELAY_MS: u32 = 15;
 
 // Three attempts, time-outs and pauses included, fit between a renewal's start and the loss timer.
 const _: () = assert!(RENEWAL + 3 * ATTEMPT + 2 * RETRY <= LOSS);
@@ -40,11 +44,22 @@ const _: () = assert!(LOSS + ATTEMPT <= KILL);
 // I1: with clocks up to 10 % apart, the kill on the slow clock comes before the take-over on the fast one.
 // 1.1 / 0.9 covers two clocks that each err by 10 % in opposite directions.
 const _: () = assert!(KILL * 110 < 1000 * 90);
+// I1, with the shortest support period: 0.8 P / 0.9 + 15 ms < P / 1.1, as above, and multiplied by 9900.
+const _: () = assert!(
+    SupportPeriod::LEAST.as_millis() as u32 * KILL * 11 + KILL_DELAY_MS * 9900
+        < SupportPeriod::LEAST.as_millis() as u32 * 9000
+);
 
 impl Timing {
     /// The intervals of `ttl`.
     pub const fn new(ttl: Ttl) -> Self {
         Self { ttl }
+    }
+
+    /// The intervals of a support period, by the same shares: P stands for the TTL. While a successor is named, every call
+    /// of the lease is limited by them, so that a withdrawal and its retries fit before the loss.
+    pub const fn support(period: SupportPeriod) -> Self {
+        Self { ttl: period.0 }
     }
 
     /// The TTL that these intervals derive from.
@@ -111,6 +126,17 @@ impl Timing {
         now.since(sent_at) <= self.share(FRESH)
     }
 
+    /// The time between two pings of a leader to its successor: P/16.
+    pub(crate) fn ping_interval(self) -> Duration {
+        self.ttl.get() / PINGS
+    }
+
+    /// When a leader withdraws its successor, whose newest acknowledged ping was sent at `sent_at`: P/4 later, so that
+    /// three attempts fit before the loss.
+    pub(crate) fn withdraw_at(self, sent_at: Instant) -> Instant {
+        sent_at.after(self.share(RENEWAL))
+    }
+
     /// How long the storage may be unreachable for a candidate that waits until it sees a leader (28 s): a
     /// TTL and the attempts of one renewal. By then every leader has lost its leadership, too.
     pub fn outage(self) -> Duration {
@@ -119,6 +145,47 @@ impl Timing {
 
     fn share(self, thousandths: u32) -> Duration {
         self.ttl.get() * thousandths / 1000
+    }
+}
+
+/// How long a successor waits after its last acknowledgement before it may claim: P of
+#[cfg_attr(feature = "testing", doc = "[`protocol::successor`](crate::protocol::successor).")]
+#[cfg_attr(not(feature = "testing"), doc = "`protocol::successor`.")]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct SupportPeriod(Ttl);
+
+/// The duration is no support period for this TTL.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "a support period of {period:?} does not fit a TTL of {ttl}: it must be between 2 s and 30 s, and at most a quarter of the TTL"
+)]
+pub struct SupportPeriodOutOfRange {
+    /// The duration.
+    pub period: Duration,
+    /// The TTL of the leader.
+    pub ttl: Ttl,
+}
+
+impl SupportPeriod {
+    /// The margin between the kill and the claim is 2 % of the period. Here that is 40 ms, which a busy machine needs.
+    pub const LEAST: Duration = Duration::from_secs(2);
+
+    /// A longer one has no advantage over a shorter TTL.
+    pub const MOST: Duration = Duration::from_secs(30);
+
+    /// # Errors
+    /// When `period` is below [`LEAST`](Self::LEAST), above [`MOST`](Self::MOST), or above a quarter of `ttl`.
+    pub fn new(period: Duration, ttl: Ttl) -> Result<Self, SupportPeriodOutOfRange> {
+        let refused = SupportPeriodOutOfRange { period, ttl };
+        if period < Self::LEAST || period > Self::MOST || period > ttl.get() / 4 {
+            return Err(refused);
+        }
+        Ttl::new(period).map(Self).map_err(|_| refused)
+    }
+
+    /// The duration.
+    pub const fn get(self) -> Duration {
+        self.0.get()
     }
 }
 

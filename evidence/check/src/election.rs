@@ -11,6 +11,7 @@ mod rebase;
 mod scenarios;
 mod servers;
 mod settings;
+mod succession;
 mod world;
 
 use crate::{
@@ -38,6 +39,9 @@ impl Model for World {
     }
 
     fn recovers(self) -> Result<(), String> {
+        if self.around.succeeds {
+            self.a_successor_is_prompt()?;
+        }
         let leads = self.has_a_leader_when_healed();
         if leads { Ok(()) } else { Err("no leader within 3 TTL after the faults".into()) }
     }
@@ -82,6 +86,17 @@ pub(crate) fn check_adoption(args: &Args) -> bool {
     holds
 }
 
+/// Searches the scenarios with successors. The edge of the support's kill deadline is shown, too.
+pub(crate) fn check_succession(args: &Args) -> bool {
+    let all = &scenarios::SUCCESSIONS;
+    let mut holds = search_all(args, SAMPLE, all, &scenarios::REACHED_WITH_SUCCESSORS);
+    if args.is_whole() {
+        holds &= shows_the_edge(&all[0].clone().within(1, 14), &[800, 817, 818, 819, 830]);
+        holds &= rebasing_changes_nothing(args, all);
+    }
+    holds
+}
+
 /// Searches one scenario with few faults, and returns the length of the story of a violation.
 fn length_of(settings: &Settings, scenario: &Scenario) -> Option<usize> {
     search::length_of(&scenario.clone().within(1, 24).part(settings))
@@ -98,7 +113,7 @@ fn shows_the_edge(scenario: &Scenario, shares: &[u64]) -> bool {
         let settings = Settings { kill_share: Some(*share), ..Settings::default() };
         let length = search::length_of(&scenario.part(&settings));
         let result = length.map_or("holds".into(), |length| format!("broken after {length} events"));
-        println!("{}, killed at {share} thousandths of a TTL: {result}", scenario.name);
+        println!("{}, killed at {share} thousandths: {result}", scenario.name);
         is_there &= length.is_some() == (*share * 11 > 9_000);
     }
     is_there

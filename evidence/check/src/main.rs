@@ -34,7 +34,7 @@ struct Args {
     /// How many random paths are compared with and without rebasing.
     #[arg(long, default_value_t = 10_000)]
     paths: usize,
-    /// Kills at so many thousandths of a TTL instead of when it is shipped.
+    /// Kills at so many thousandths of a TTL, or of a support period, instead of when it is shipped.
     #[arg(long)]
     kill_share: Option<u64>,
     /// Drops an assumption, and prints why it is needed.
@@ -51,6 +51,8 @@ enum Check {
     Cells,
     /// Candidates on a database of which lagging servers are promoted.
     Adoption,
+    /// Candidates of which a standby succeeds the leader.
+    Succession,
     /// A warm app and its host.
     Warm,
     /// Guardian, host, keeper and command.
@@ -153,6 +155,7 @@ fn run(args: &Args) -> bool {
             Check::Election => election::check(args),
             Check::Cells => election::check_cells(args),
             Check::Adoption => election::check_adoption(args),
+            Check::Succession => election::check_succession(args),
             Check::Warm => warm::check(args),
             Check::Containment => containment::check(args),
         };

@@ -57,7 +57,7 @@ impl<K: Key> Engine<K> {
                 self.wake_at(id, loss_at);
                 self.call(id, timeout, StorageCall::Get(key));
             }
-            LeaseStep::Confirmed { sent_at, wake_at } => {
+            LeaseStep::Confirmed { sent_at, version: _, wake_at } => {
                 leading.standing.state().confirm(sent_at);
                 self.confirmed.push(id);
                 self.wake_at(id, wake_at);

@@ -5,8 +5,8 @@ mod view;
 
 use super::lease::{Attempt, Attempts};
 use crate::{
-    AcquireError, AcquireTimeout, Claim, Delete, Entropy, Entry, Epoch, Incarnation, ReadError, Slot, Swap,
-    Terms, Timing, Vacant, Version, WriteError, timing::Jitter,
+    AcquireError, AcquireTimeout, Claim, Delete, Entropy, Entry, Epoch, Holder, Incarnation, ReadError, Slot,
+    Swap, Terms, Timing, Ttl, Vacant, Version, WriteError, record::EpochOutOfRange, timing::Jitter,
 };
 use std::{
     hash::{Hash, Hasher},
@@ -56,9 +56,25 @@ pub struct Campaign {
 
 /// Where draws and dates come from. No part of the state: two campaigns that differ in it alone are alike.
 #[derive(Clone, Debug)]
-struct Sources {
-    entropy: Arc<dyn Entropy>,
-    wall: Arc<dyn WallClock>,
+pub(super) struct Sources {
+    pub(super) entropy: Arc<dyn Entropy>,
+    pub(super) wall: Arc<dyn WallClock>,
+}
+
+impl Sources {
+    /// A record to claim with, whose epoch follows `last`.
+    pub(super) fn claim(
+        &self,
+        holder: &Holder,
+        ttl: Ttl,
+        last: Option<Epoch>,
+    ) -> Result<Entry, EpochOutOfRange> {
+        let mut bytes = [0; 16];
+        self.entropy.fill(&mut bytes);
+        let epoch = Epoch::following(last, self.wall.since_unix_epoch())?;
+        let version = Version { incarnation: Incarnation::from_bytes(bytes), write: 0 };
+        Ok(Entry { holder: holder.clone(), version, ttl, epoch })
+    }
 }
 
 impl Hash for Sources {
@@ -408,12 +424,8 @@ impl Campaign {
     }
 
     fn fresh_entry(&self, last: Option<Epoch>) -> Result<Entry, AcquireError> {
-        let mut bytes = [0; 16];
-        self.sources.entropy.fill(&mut bytes);
-        let epoch = Epoch::following(last, self.sources.wall.since_unix_epoch())
-            .map_err(|error| AcquireError::Refused(Box::new(error)))?;
-        let version = Version { incarnation: Incarnation::from_bytes(bytes), write: 0 };
-        Ok(Entry { holder: self.terms.holder.clone(), version, ttl: self.terms.ttl, epoch })
+        let claim = self.sources.claim(&self.terms.holder, self.terms.ttl, last);
+        claim.map_err(|error| AcquireError::Refused(Box::new(error)))
     }
 
     fn read_failed(&mut self, now: Instant, error: ReadError) -> CampaignStep {

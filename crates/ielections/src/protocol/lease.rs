@@ -1,7 +1,9 @@
 //! [`Lease`]: a record that is held, and renewed or lost.
 
 use crate::{
-    Entry, Loss, ReadError, Slot, Swap, Timing, Version, WriteError, storage::Cause, timing::Jitter,
+    Entry, Loss, ReadError, Slot, Swap, Timing, Version, WriteError,
+    storage::Cause,
+    timing::{Jitter, SupportPeriod},
 };
 use std::{sync::Arc, time::Duration};
 use vvm_clock::Instant;
@@ -16,6 +18,8 @@ use vvm_clock::Instant;
 #[derive(Clone, Hash, Debug)]
 pub struct Lease {
     timing: Timing,
+    /// Limits of calls and pauses between them: those of the TTL, or of the support period while a successor is named.
+    calls: Timing,
     held: Entry,
     /// When the write that was confirmed last was sent (I3).
     confirmed_sent_at: Instant,
@@ -40,6 +44,8 @@ enum LeasePhase {
 pub enum LeaseEvent {
     /// The instant of the last step has come.
     Woken,
+    /// The next renewal is due now, to withdraw a successor. One in flight goes on, and the next follows its answer.
+    Due,
     /// A request may go out now.
     MaySend,
     /// The renewal was answered.
@@ -79,6 +85,9 @@ pub enum LeaseStep {
     Confirmed {
         /// The instant from which validity counts (I3).
         sent_at: Instant,
+        /// The version that the confirmation shows, whichever attempt wrote it. Only this proves a withdrawal (N4 of a
+        /// successor).
+        version: Version,
         /// The next renewal.
         wake_at: Instant,
     },
@@ -95,6 +104,7 @@ impl Lease {
         let timing = Timing::new(held.ttl);
         Self {
             timing,
+            calls: timing,
             last_write: held.version.write,
             held,
             confirmed_sent_at: sent_at,
@@ -124,6 +134,31 @@ impl Lease {
         }
     }
 
+    /// Whether no call is queued or in flight.
+    pub(super) fn is_waiting(&self) -> bool {
+        matches!(self.phase, LeasePhase::Waiting(_))
+    }
+
+    /// Limits every later call by `period`, or by the TTL again. When to renew stays a matter of the TTL.
+    pub(super) fn limit_calls(&mut self, period: Option<SupportPeriod>) {
+        self.calls = period.map_or(self.timing, Timing::support);
+    }
+
+    /// The largest number of a write so far.
+    pub(super) fn last_write(&self) -> u64 {
+        self.last_write
+    }
+
+    /// Numbers every later attempt `least` or higher.
+    pub(super) fn number_from(&mut self, least: u64) {
+        self.last_write = self.last_write.max(least.saturating_sub(1));
+    }
+
+    /// Ends the lease for a reason of its caller. As after a loss, no later answer revives it.
+    pub fn end(&mut self) {
+        self.phase = LeasePhase::Lost;
+    }
+
     /// Returns the next step. `jitter` is used if a renewal is confirmed.
     pub fn on(&mut self, now: Instant, event: LeaseEvent, jitter: Jitter) -> LeaseStep {
         if self.phase == LeasePhase::Lost {
@@ -131,6 +166,12 @@ impl Lease {
         }
         match event {
             LeaseEvent::Woken => self.woken(now),
+            LeaseEvent::Due => {
+                if let LeasePhase::Waiting(until) = &mut self.phase {
+                    *until = now.min(*until);
+                }
+                self.woken(now)
+            }
             LeaseEvent::MaySend if self.phase == LeasePhase::Queued => self.send(now),
             LeaseEvent::MaySend => self.woken(now),
             LeaseEvent::Renewed(outcome) => self.handle_renewal(now, outcome, jitter),
@@ -181,7 +222,7 @@ impl Lease {
         LeaseStep::Renew {
             held: self.held.clone(),
             entry,
-            timeout: self.timing.attempt_timeout(),
+            timeout: self.calls.attempt_timeout(),
             loss_at: self.loss_at(),
         }
     }
@@ -221,7 +262,7 @@ impl Lease {
     /// Reads back within the rest of the attempt's time. If none is left, the answer of the next attempt
     /// resolves this one.
     fn read_back(&mut self, now: Instant) -> LeaseStep {
-        let deadline = self.attempts.last().map(|last| last.sent_at.after(self.timing.attempt_timeout()));
+        let deadline = self.attempts.last().map(|last| last.sent_at.after(self.calls.attempt_timeout()));
         let left = deadline.map_or(Duration::ZERO, |deadline| now.until(deadline));
         if left.is_zero() || now >= self.loss_at() {
             return self.pause(now);
@@ -273,7 +314,7 @@ impl Lease {
         self.last_failure = None;
         let wake_at = self.timing.renew_at(attempt.sent_at, jitter);
         self.phase = LeasePhase::Waiting(wake_at);
-        LeaseStep::Confirmed { sent_at: attempt.sent_at, wake_at }
+        LeaseStep::Confirmed { sent_at: attempt.sent_at, version: self.held.version, wake_at }
     }
 
     fn failed(&mut self, cause: String) {
@@ -284,7 +325,7 @@ impl Lease {
         if now >= self.loss_at() {
             return self.out_of_time();
         }
-        let until = now.after(self.timing.retry_pause()).min(self.loss_at());
+        let until = now.after(self.calls.retry_pause()).min(self.loss_at());
         self.phase = LeasePhase::Waiting(until);
         LeaseStep::Sleep(until)
     }

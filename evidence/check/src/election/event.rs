@@ -24,6 +24,9 @@ happenings! {
         Resume = " goes on",
         Mend = " is connected again",
         HandBack = " has stopped its work and hands back",
+        Tightened = " is told that guardian and keeper have the deadline of its successor",
+        Delivered = " arrives late",
+        Link = " exchanges datagrams again",
         // From here on: bounded in number.
         /// The request, the answer or both may take any time, or be lost.
         Slow = " is slow",
@@ -47,6 +50,18 @@ happenings! {
         /// Another program writes a record of its own, and has not waited for it.
         Overwritten = "another program writes a record of its own",
         Garbled = "another program writes what is no record",
+        /// The ping, or another datagram, that an event causes.
+        PingLost = "'s timer ends, and what it sends is lost",
+        PingLate = "'s timer ends, and what it sends is late",
+        PingTwice = "'s timer ends, and a copy of what it sends is late",
+        /// The answer to it.
+        AnswerLost = "'s timer ends, and the answer is lost",
+        AnswerLate = "'s timer ends, and the answer is late",
+        AnswerTwice = "'s timer ends, and a copy of the answer is late",
+        TightensLate = " waits for guardian and keeper",
+        Unlink = " exchanges no datagrams",
+        /// A standby asks to be withdrawn, and ends. No fault.
+        Leaves = " wants to stop",
         /// A standby copies the state of the primary. No fault.
         Replicates = " copies the primary",
         /// A standby is promoted, with what it has. No fault: it stands for the end of the primary.
@@ -55,11 +70,25 @@ happenings! {
 }
 
 impl What {
+    /// What may become of the datagrams that a timer causes: of which one, whether it is sent at once, and whether late.
+    pub(crate) const DATAGRAMS: [(Self, (usize, bool, bool)); 6] = [
+        (Self::PingLost, (0, false, false)),
+        (Self::PingLate, (0, false, true)),
+        (Self::PingTwice, (0, true, true)),
+        (Self::AnswerLost, (1, false, false)),
+        (Self::AnswerLate, (1, false, true)),
+        (Self::AnswerTwice, (1, true, true)),
+    ];
+
+    pub(crate) fn fate(self) -> Option<(usize, bool, bool)> {
+        Self::DATAGRAMS.into_iter().find(|(what, _)| *what == self).map(|(_, fate)| fate)
+    }
+
     pub(crate) fn is_bounded(self) -> bool {
         self as usize >= Self::Slow as usize
     }
 
     pub(crate) fn is_fault(self) -> bool {
-        self.is_bounded() && !matches!(self, Self::Release | Self::Replicates | Self::Promotes)
+        self.is_bounded() && !matches!(self, Self::Release | Self::Leaves | Self::Replicates | Self::Promotes)
     }
 }

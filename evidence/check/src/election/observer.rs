@@ -8,13 +8,14 @@ use super::{
 };
 use crate::{Assumption, search::Notes};
 use ielections::{Entry, Epoch, Incarnation, Version};
+use std::time::Duration;
 use vvm_clock::Instant;
 
 /// Thousandths of a TTL, from the send of the last confirmed write, after which a leader is dead.
 const KILL: u64 = 800;
 
 /// The span within which a healthy storage has a leader again: three TTLs of the slowest clock.
-const HEALED_WITHIN: u64 = 3;
+const HEALED_WITHIN: u32 = 3;
 
 impl Process {
     /// A write that the process takes for confirmed was applied, and counts from its own send (I3, I7).
@@ -29,7 +30,10 @@ impl Process {
         let Some(own) = own.filter(|own| own.applied) else {
             return cx.violated("I7", || format!("{} confirms a write that was not applied", self.name));
         };
-        let dead_by = own.at.after(share_of(entry.ttl, cx.around.settings.kill_share.unwrap_or(KILL)));
+        let dead_by = own.at.after(share_of(
+            entry.ttl,
+            cx.around.settings.kill_share.filter(|_| !cx.around.succeeds).unwrap_or(KILL),
+        ));
         let late = own.at.until(sent_at).max(dead_by.until(kill_at));
         if !late.is_zero() {
             cx.violated("I3", || format!("{} is killed {late:?} too late", self.name));
@@ -48,7 +52,7 @@ impl Process {
     /// Whether it can act as leader now.
     fn works(&self, around: &Surroundings) -> bool {
         let works = |kill_at| self.clock < kill_at || around.drops(Assumption::Deadman);
-        self.works_on || self.leading().is_some_and(|leading| !leading.is_ending && works(leading.kill_at))
+        self.works_on || self.leading().is_some_and(|leading| !leading.is_ending && works(leading.dead_at()))
     }
 }
 
@@ -82,9 +86,14 @@ impl World {
     /// Heals everything, lets all run fairly, and returns whether there is a leader in time.
     pub(super) fn has_a_leader_when_healed(mut self) -> bool {
         self.heal();
-        let slowest = self.processes.iter().map(|process| process.rate).min().unwrap_or(10);
         let ttl = self.processes.iter().map(|process| process.ttl.get()).max().unwrap_or_default();
-        let until = self.now + ttl.as_nanos() as u64 * HEALED_WITHIN * 10 / slowest;
+        self.has_a_leader_within(ttl * HEALED_WITHIN)
+    }
+
+    /// Runs fairly, and returns whether there is a leader within a span of the slowest clock.
+    pub(super) fn has_a_leader_within(mut self, span: Duration) -> bool {
+        let slowest = self.processes.iter().map(|process| process.rate).min().unwrap_or(10);
+        let until = self.now + span.as_nanos() as u64 * 10 / slowest;
         let leads = |process: &Process| process.leading().is_some_and(|leading| !leading.is_lost);
         while !self.processes.iter().any(leads) {
             match self.possible().first() {

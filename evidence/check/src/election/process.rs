@@ -1,12 +1,16 @@
 //! [`Process`]: one candidate around the shipped values, in place of the engine, the deadman and the work.
 
-use super::settings::{Context, Surroundings};
+use super::{
+    settings::{Context, Surroundings},
+    succession::{Datagram, Supported},
+};
 use ielections::{
     Claim, Delete, Entry, Epoch, Holder, Incarnation, Loss, ReadError, ReleaseOutcome, Slot, Swap, Terms,
     Timing, Ttl, Vacant, Version, WriteError,
     protocol::{
         Campaign, CampaignEvent, CampaignStep, Lease, LeaseEvent, LeaseStep, Release, ReleaseEvent,
         ReleaseStep, ScanAnswer, WonSlot,
+        successor::{Successor, SuccessorEvent, SupportEvent},
     },
 };
 use std::{
@@ -34,6 +38,15 @@ pub(crate) struct Process {
     pub(crate) works_on: bool,
     /// The observer's notes of what it sent.
     pub(crate) sent: Vec<Sent>,
+    /// It exchanges no datagrams.
+    pub(crate) is_unlinked: bool,
+    /// What it sends in this event.
+    pub(crate) outbox: Vec<Datagram>,
+    /// Writes of candidates that won or ended in another way: they may arrive late.
+    pub(crate) dropped: Vec<Request>,
+    /// It is to stop, and then ends.
+    pub(crate) leaves: bool,
+    pub(crate) has_left: bool,
 }
 
 #[derive(Clone, Hash)]
@@ -56,6 +69,7 @@ pub(crate) enum Kind {
     Campaigning(Box<Campaign>),
     Leading(Box<Leading>),
     Releasing(Release),
+    Succeeding(Box<Successor>),
 }
 
 #[derive(Clone, Hash)]
@@ -67,6 +81,9 @@ pub(crate) struct Leading {
     pub(crate) is_gone: bool,
     /// The work has stopped, and the leadership was handed back.
     pub(crate) is_ending: bool,
+    /// A planned stop has begun, or may.
+    pub(crate) may_stop: bool,
+    pub(crate) support: Option<Box<Supported>>,
 }
 
 #[derive(Clone, Hash)]
@@ -99,10 +116,35 @@ pub(crate) enum Failure {
     Fatal,
 }
 
+/// The number of a leader's support, in place of that of an actor.
+pub(crate) const SUPPORT: usize = 9;
+
+impl Leading {
+    /// The earlier of its kill deadlines.
+    pub(crate) fn dead_at(&self) -> Instant {
+        let support = self.support.as_ref().and_then(|support| support.kill_at);
+        support.map_or(self.kill_at, |kill_at| kill_at.min(self.kill_at))
+    }
+}
+
 impl Process {
     pub(crate) fn new(name: &'static str, rate: u64, ttl: Ttl, clock: Instant) -> Self {
-        let (actors, sent) = (Vec::new(), Vec::new());
-        Self { name, rate, clock, ttl, actors, is_paused: false, is_cut: false, works_on: false, sent }
+        Self {
+            name,
+            rate,
+            clock,
+            ttl,
+            actors: Vec::new(),
+            is_paused: false,
+            is_cut: false,
+            works_on: false,
+            sent: Vec::new(),
+            is_unlinked: false,
+            outbox: Vec::new(),
+            dropped: Vec::new(),
+            leaves: false,
+            has_left: false,
+        }
     }
 
     /// Begins a campaign if nothing else is under way, as a host does after a release or a restart.
@@ -122,15 +164,22 @@ impl Process {
         let terms = Terms { poll, left_behind, ..Terms::new(holder, self.ttl) };
         let wall = MockWallClock::new();
         wall.set(around.wall);
-        let campaign = Campaign::begin(terms, 1, self.clock, Arc::clone(around) as _, Arc::new(wall));
+        let wall = Arc::new(wall);
+        let holder = terms.holder.clone();
+        let campaign = Campaign::begin(terms, 1, self.clock, Arc::clone(around) as _, Arc::clone(&wall) as _);
         let kind = Kind::Campaigning(Box::new(campaign));
         self.actors.push(Actor { kind, wake_at: self.clock, call: None });
+        if around.succeeds {
+            let successor = Successor::begin(holder, self.ttl, Arc::clone(around) as _, wall);
+            let kind = Kind::Succeeding(Box::new(successor));
+            self.actors.push(Actor { kind, wake_at: Instant::NEVER, call: None });
+        }
     }
 
     pub(crate) fn leading(&self) -> Option<&Leading> {
         self.actors.iter().find_map(|actor| match &actor.kind {
             Kind::Leading(leading) => Some(&**leading),
-            Kind::Campaigning(_) | Kind::Releasing(_) => None,
+            Kind::Campaigning(_) | Kind::Releasing(_) | Kind::Succeeding(_) => None,
         })
     }
 
@@ -138,13 +187,16 @@ impl Process {
         self.actors.iter_mut().filter_map(|actor| actor.call.as_mut())
     }
 
-    fn call(&mut self, actor: usize, request: Request, timeout: Duration, cx: &mut Context<'_>) {
+    pub(super) fn call(&mut self, actor: usize, request: Request, timeout: Duration, cx: &mut Context<'_>) {
         cx.notes.tell(|| format!("    {} sends {}", self.name, request.told()));
         cx.notes.reach(match (&self.actors[actor].kind, &request) {
             (_, Request::Scan) => "a scan",
             (Kind::Leading(_), Request::Get) => "a read-back of a leader",
+            (Kind::Succeeding(_), Request::Get) => "a read of a successor",
             (_, Request::Get) => "a read-back of a candidate",
             (Kind::Leading(_), _) => "a renewal of a leader",
+            (Kind::Succeeding(_), Request::Write(Step::Renew { .. })) => "a renewal of a successor",
+            (Kind::Succeeding(_), _) => "a claim by right",
             (_, Request::Write(Step::Renew { .. })) => "a renewal of a candidate",
             (Kind::Campaigning(_), Request::Write(Step::Release { .. })) => "a release by a candidate",
             (Kind::Campaigning(_), _) => "a claim",
@@ -182,6 +234,7 @@ impl Process {
         let claim = |refused: Option<Slot>| refused.map_or(Claim::Claimed, Claim::Refused);
         match (&mut self.actors[actor].kind, call.request) {
             (Kind::Campaigning(_), request) => {
+                let is_scan = request == Request::Scan;
                 let event = match request {
                     Request::Scan => {
                         let (seen, outcome) = match read(answer) {
@@ -196,9 +249,23 @@ impl Process {
                     Request::Write(_) => CampaignEvent::Claimed(written(answer).map(claim)),
                 };
                 self.campaign(actor, event, cx);
-                if let Some(entry) = shown.filter(|_| !self.renews_or_leads(actor)) {
+                let succeeds = |actor: &Actor| matches!(actor.kind, Kind::Succeeding(_));
+                if let Some(entry) = shown.clone().filter(|_| is_scan)
+                    && let Some(successor) = self.actors.iter().position(succeeds)
+                {
+                    self.succeed(successor, SuccessorEvent::Found(entry), cx);
+                }
+                if let Some(entry) = shown.filter(|_| !self.renews_or_leads(actor) && !cx.around.succeeds) {
                     self.knows_its_own(&entry, cx);
                 }
+            }
+            (Kind::Succeeding(_), request) => {
+                let event = match request {
+                    Request::Write(Step::Renew { .. }) => SuccessorEvent::Swapped(written(answer).map(swap)),
+                    Request::Write(_) => SuccessorEvent::Claimed(written(answer).map(claim)),
+                    Request::Scan | Request::Get => SuccessorEvent::Read(read(answer)),
+                };
+                self.succeed(actor, event, cx);
             }
             (Kind::Leading(leading), _) if leading.is_ending => {
                 self.settle(actor, cx);
@@ -223,8 +290,12 @@ impl Process {
     }
 
     pub(crate) fn woken(&mut self, actor: usize, cx: &mut Context<'_>) {
+        if actor == SUPPORT {
+            return self.support(SupportEvent::Woken, cx);
+        }
         self.actors[actor].wake_at = Instant::NEVER;
         match &self.actors[actor].kind {
+            Kind::Succeeding(_) => self.succeed(actor, SuccessorEvent::Woken, cx),
             Kind::Campaigning(_) => self.campaign(actor, CampaignEvent::Woken, cx),
             Kind::Leading(_) => self.lease(actor, LeaseEvent::Woken, cx),
             Kind::Releasing(_) => {
@@ -256,13 +327,11 @@ impl Process {
             CampaignStep::Delete(_, incarnation, epoch, timeout) => {
                 (Request::Write(Step::release(incarnation, epoch)), timeout)
             }
-            CampaignStep::Won(won) => return self.won(actor, won, cx),
+            CampaignStep::Won(WonSlot { entry, sent_at, .. }) => return self.won(actor, entry, sent_at, cx),
             CampaignStep::Failed(error) => {
                 cx.notes.reach("a campaign that fails");
                 cx.notes.tell(|| format!("    {}'s campaign fails: {error}", self.name));
-                let Kind::Campaigning(campaign) = self.actors.remove(actor).kind else { return };
-                let left = campaign.abandon().into_iter().flat_map(|(_, entries)| entries);
-                left.for_each(|entry| self.begin_release(&entry, cx));
+                self.abandon_candidates(cx);
                 self.begin(cx.around);
                 // Its host pauses before it tries again.
                 let pause = self.ttl.get() / 5;
@@ -275,8 +344,7 @@ impl Process {
         self.call(actor, request, timeout, cx);
     }
 
-    fn won(&mut self, actor: usize, won: WonSlot, cx: &mut Context<'_>) {
-        let WonSlot { entry, sent_at, .. } = won;
+    pub(super) fn won(&mut self, actor: usize, entry: Entry, sent_at: Instant, cx: &mut Context<'_>) {
         let kill_at = cx.around.kill_at(entry.ttl, sent_at);
         self.confirmed(&entry, sent_at, kill_at, cx);
         let left = self.clock.until(kill_at);
@@ -285,16 +353,47 @@ impl Process {
         });
         let lease = Lease::begin(entry, sent_at, cx.around.jitter());
         let wake_at = lease.wake_at();
-        let leading = Leading { lease, kill_at, is_lost: false, is_gone: false, is_ending: false };
+        let support = Supported::begin(&lease, self.clock, cx.around);
+        let leading = Leading {
+            lease,
+            kill_at,
+            is_lost: false,
+            is_gone: false,
+            is_ending: false,
+            may_stop: false,
+            support,
+        };
         self.actors[actor] = Actor { kind: Kind::Leading(Box::new(leading)), wake_at, call: None };
+        self.abandon_candidates(cx);
     }
 
-    fn lease(&mut self, actor: usize, event: LeaseEvent, cx: &mut Context<'_>) {
+    /// Ends campaign and successor, and deletes what their unresolved attempts may have written.
+    fn abandon_candidates(&mut self, cx: &mut Context<'_>) {
+        let is_candidate =
+            |actor: &mut Actor| matches!(actor.kind, Kind::Campaigning(_) | Kind::Succeeding(_));
+        let ended: Vec<Actor> = self.actors.extract_if(.., is_candidate).collect();
+        let mut left = Vec::new();
+        for Actor { kind, call, .. } in ended {
+            let dropped = call.filter(|call| call.answer.is_none()).map(|call| call.request);
+            self.dropped.extend(dropped.filter(|request| request.step().is_some()));
+            match kind {
+                Kind::Campaigning(campaign) => {
+                    left.extend(campaign.abandon().into_iter().flat_map(|(_, left)| left))
+                }
+                Kind::Succeeding(successor) => left.extend(successor.abandon()),
+                Kind::Leading(_) | Kind::Releasing(_) => {}
+            }
+        }
+        left.iter().for_each(|entry| self.begin_release(entry, cx));
+    }
+
+    pub(super) fn lease(&mut self, actor: usize, event: LeaseEvent, cx: &mut Context<'_>) {
         let now = self.clock;
         let Kind::Leading(leading) = &mut self.actors[actor].kind else { return };
         if leading.is_ending {
             return;
         }
+        let (mut shown, mut is_lost) = (None, false);
         let (wake_at, request) = match leading.lease.on(now, event, cx.around.jitter()) {
             // A turn comes at once.
             LeaseStep::Send(_) => return self.lease(actor, LeaseEvent::MaySend, cx),
@@ -306,7 +405,8 @@ impl Process {
                 (loss_at, Some((Request::Write(Step::renew(&held, &entry)), timeout)))
             }
             LeaseStep::ReadBack { timeout, loss_at } => (loss_at, Some((Request::Get, timeout))),
-            LeaseStep::Confirmed { sent_at, wake_at } => {
+            LeaseStep::Confirmed { sent_at, version, wake_at } => {
+                shown = Some(version);
                 cx.notes.reach("a confirmed renewal");
                 let held = leading.lease.held().clone();
                 let kill_at = cx.around.kill_at(held.ttl, sent_at);
@@ -320,6 +420,7 @@ impl Process {
                 cx.notes.tell(|| format!("    {} has lost: {loss}", self.name));
                 let by = if let Loss::Stolen { by } = &loss { Some(by.clone()) } else { None };
                 (leading.is_lost, leading.is_gone) = (true, loss.is_mismatch());
+                is_lost = true;
                 if loss.tightens_deadline() {
                     let stopping = Timing::new(leading.lease.held().ttl).stopping();
                     leading.kill_at = leading.kill_at.min(now.after(stopping));
@@ -336,11 +437,17 @@ impl Process {
         if let Some((request, timeout)) = request {
             self.call(actor, request, timeout, cx);
         }
+        if let Some(version) = shown {
+            self.support(SupportEvent::Confirmed(version), cx);
+        }
+        if is_lost {
+            self.support(SupportEvent::LeaseLost, cx);
+        }
     }
 
     pub(crate) fn hand_back(&mut self, actor: usize, cx: &mut Context<'_>) {
         if let Kind::Leading(leading) = &mut self.actors[actor].kind {
-            leading.is_ending = true;
+            (leading.is_ending, leading.support) = (true, None);
             self.settle(actor, cx);
         }
     }

@@ -26,7 +26,7 @@ const PAST: Duration = Duration::from_nanos(2000 * GRAIN);
 
 /// The names that occur, then their replacements.
 #[derive(Default)]
-struct Names {
+pub(super) struct Names {
     renames: bool,
     /// How far the clock of the process at hand is shifted, and what it shows then.
     shift: Duration,
@@ -139,7 +139,9 @@ impl Names {
                     Kind::Leading(leading) => {
                         leading.lease.rebase(self);
                         self.until(&mut leading.kill_at);
+                        leading.support.iter_mut().for_each(|support| support.rebase(self));
                     }
+                    Kind::Succeeding(successor) => successor.rebase(self),
                     Kind::Releasing(release) => release.rebase(self),
                 }
                 let Some(call) = &mut actor.call else { continue };
@@ -155,6 +157,7 @@ impl Names {
             }
         }
         world.late.iter_mut().for_each(|request| self.request(request));
+        world.late_datagrams.iter_mut().for_each(|(_, datagram)| datagram.rebase(self));
         if let Some((epoch, incarnation)) = &mut world.last_claim {
             self.epoch(epoch);
             self.incarnation(incarnation);
@@ -183,7 +186,7 @@ impl Hash for World {
         self.processes.hash(to);
         self.late.hash(to);
         (&self.left, self.faults, self.last_claim, self.is_foreign).hash(to);
-        (self.last_was_placeholder, &self.cells, &self.servers).hash(to);
+        (self.last_was_placeholder, &self.cells, &self.servers, &self.late_datagrams).hash(to);
     }
 }
 

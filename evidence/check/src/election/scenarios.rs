@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{Assumption, search::Part};
 use ielections::Ttl;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 #[derive(Clone)]
 pub(crate) struct Scenario {
@@ -31,6 +31,10 @@ pub(crate) struct Scenario {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Storage {
     Slot,
+    /// The same, with successors. A story begins when one is named, or before any candidate leads.
+    WithSuccessor {
+        is_named: bool,
+    },
     Cells,
     Servers,
 }
@@ -152,6 +156,72 @@ pub(super) const REACHED_ON_SERVERS: [&str; 16] = [
     "a state that recovers",
 ];
 
+/// The scenarios with successors. The kill deadline of the first is moved.
+pub(super) const SUCCESSIONS: [Scenario; 6] = [
+    with_successor("a successor", APART, true, (2, 24), PARTED),
+    with_successor("a successor, and late datagrams", APART, true, (2, 20), DATAGRAMS),
+    with_successor("a successor, and late writes", APART, true, (2, 20), WRITES),
+    with_successor("a successor that is named", APART, false, (2, 26), NAMING),
+    with_successor("a successor on the slow clock", &[(11, TTL), (9, TTL)], true, (2, 24), UNDISTURBED),
+    with_successor(
+        "a successor and a third candidate",
+        &[(9, TTL), (11, TTL), (10, TTL)],
+        true,
+        (1, 18),
+        PARTED,
+    ),
+];
+const PARTED: &[(What, u8)] =
+    &[(Pause, 1), (Cut, 1), (Crash, 1), (Unlink, 1), (Slow, 1), (Late, 1), (Release, 1)];
+const DATAGRAMS: &[(What, u8)] = &[
+    (PingLost, 1),
+    (PingLate, 1),
+    (PingTwice, 1),
+    (AnswerLost, 1),
+    (AnswerLate, 1),
+    (AnswerTwice, 1),
+    (Pause, 1),
+    (Cut, 1),
+    (Unlink, 1),
+];
+const WRITES: &[(What, u8)] =
+    &[(Slow, 2), (Late, 1), (Twice, 1), (NotApplied, 1), (Broken, 1), (Unlink, 1), (Pause, 1), (Leaves, 1)];
+const NAMING: &[(What, u8)] =
+    &[(TightensLate, 1), (PingLost, 1), (PingLate, 1), (AnswerLate, 1), (Pause, 1), (Crash, 1), (Unlink, 1)];
+const UNDISTURBED: &[(What, u8)] =
+    &[(PingLost, 1), (PingLate, 1), (AnswerLost, 1), (AnswerLate, 1), (Unlink, 1), (Leaves, 1), (Release, 1)];
+
+const fn with_successor(
+    name: &'static str,
+    candidates: &'static [(u64, u64)],
+    is_named: bool,
+    bounds: (u8, usize),
+    left: &'static [(What, u8)],
+) -> Scenario {
+    Scenario {
+        storage: Storage::WithSuccessor { is_named },
+        ..scenario(name, candidates, false, bounds, left)
+    }
+}
+
+/// What has to be reached with successors, besides each fault.
+pub(super) const REACHED_WITH_SUCCESSORS: [&str; 14] = [
+    "a named successor",
+    "a claim by right",
+    "a leader by right",
+    "a withdrawal that is confirmed",
+    "a confirmation below the bound",
+    "a deadline that is not tightened in time",
+    "a loss of support",
+    "a kill at the deadline of the support",
+    "a stop after a withdrawal",
+    "a standby that has left",
+    "a late write that applies",
+    "a read of a successor",
+    "a take-over after expiry",
+    "a state that recovers",
+];
+
 impl Scenario {
     pub(crate) fn within(self, faults: u8, depth: usize) -> Self {
         Self { faults, depth, ..self }
@@ -169,11 +239,17 @@ impl Scenario {
     fn world(&self, settings: &Settings) -> World {
         // Less often than by default, which is within the rules and makes fewer states.
         let (poll, wall) = match self.storage {
-            Storage::Slot => (6, Duration::ZERO),
+            Storage::Slot | Storage::WithSuccessor { .. } => (6, Duration::ZERO),
             Storage::Cells => (12, Duration::ZERO),
             Storage::Servers => (24, servers::WALL),
         };
-        let around = Surroundings::new(settings, if self.draws { 1 << 63 } else { 0 }, poll, wall);
+        let mut around = Surroundings::new(settings, if self.draws { 1 << 63 } else { 0 }, poll, wall);
+        around.succeeds = matches!(self.storage, Storage::WithSuccessor { .. });
+        let disturbs = |what: What| {
+            matches!(what, Slow | Late | Twice | NotApplied | Broken | Replaced | Pause | Cut | TightensLate)
+        };
+        around.is_undisturbed = !self.faults().any(disturbs);
+        let around = Arc::new(around);
         let rate = |rate: u64| match (around.drops(Assumption::Clocks), rate) {
             (true, 9) => 8,
             (true, 11) => 12,
@@ -185,7 +261,8 @@ impl Scenario {
         });
         let mut world = World::new(processes.collect(), self.left.to_vec(), self.faults, around);
         match self.storage {
-            Storage::Slot => {}
+            Storage::Slot | Storage::WithSuccessor { is_named: false } => {}
+            Storage::WithSuccessor { is_named: true } => world.name_a_successor(),
             Storage::Cells => world.cells = Some(CellWorld::settled(&world.around)),
             Storage::Servers => {
                 let max_ttl = world.processes.iter().map(|process| process.ttl).max();

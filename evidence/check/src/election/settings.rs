@@ -26,13 +26,17 @@ pub(crate) struct Surroundings {
     /// The longest pause between two looks, in parts of 25 of a TTL.
     pub(crate) poll: u32,
     pub(crate) wall: Duration,
+    /// Whether candidates succeed each other, and whether no fault of such a story delays a leader or its storage.
+    pub(crate) succeeds: bool,
+    pub(crate) is_undisturbed: bool,
     draw: u64,
     incarnations: AtomicU64,
 }
 
 impl Surroundings {
-    pub(crate) fn new(settings: &Settings, draw: u64, poll: u32, wall: Duration) -> Arc<Self> {
-        Arc::new(Self { settings: settings.clone(), poll, wall, draw, incarnations: AtomicU64::new(0) })
+    pub(crate) fn new(settings: &Settings, draw: u64, poll: u32, wall: Duration) -> Self {
+        let (settings, incarnations) = (settings.clone(), AtomicU64::new(0));
+        Self { settings, poll, wall, succeeds: false, is_undisturbed: false, draw, incarnations }
     }
 
     pub(crate) fn drops(&self, assumption: Assumption) -> bool {
@@ -40,7 +44,7 @@ impl Surroundings {
     }
 
     pub(crate) fn kill_at(&self, ttl: Ttl, sent_at: Instant) -> Instant {
-        match self.settings.kill_share {
+        match self.settings.kill_share.filter(|_| !self.succeeds) {
             Some(share) => sent_at.after(share_of(ttl, share)),
             None => Timing::new(ttl).kill_at(sent_at),
         }

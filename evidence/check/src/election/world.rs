@@ -1,13 +1,15 @@
 //! [`World`]: some candidates, one slot and the network between them. What can happen next, and what it does.
 
+use super::succession::Datagram;
 use super::{
     cells::CellWorld,
     event::{Event, What},
-    process::{Actor, Answer, Call, Failure, Kind, Process, Request},
+    process::{Actor, Answer, Call, Failure, Kind, Process, Request, SUPPORT},
     servers::Servers,
     settings::{Context, Surroundings},
 };
 use crate::{Assumption, search::Notes};
+use ielections::protocol::successor::SupportEvent;
 use ielections::{Entry, Epoch, Holder, Incarnation, Slot, Vacant, Version};
 use std::{sync::Arc, time::Duration};
 use vvm_clock::Instant;
@@ -35,6 +37,8 @@ pub(crate) struct World {
     pub(crate) cells: Option<CellWorld>,
     /// The storage, if servers of it are promoted. Then `slot` is not used.
     pub(crate) servers: Option<Servers>,
+    /// Datagrams that may arrive at any time or never, each with the number of its sender.
+    pub(crate) late_datagrams: Vec<(usize, Datagram)>,
     pub(crate) around: Arc<Surroundings>,
 }
 
@@ -58,6 +62,7 @@ impl World {
             last_was_placeholder: false,
             cells: None,
             servers: None,
+            late_datagrams: Vec::new(),
             around,
         };
         world.processes.iter_mut().for_each(|process| process.begin(&world.around));
@@ -72,7 +77,7 @@ impl World {
         !what.is_bounded() || self.left(what) > 0 && (self.faults > 0 || !what.is_fault())
     }
 
-    fn spend(&mut self, what: What, cx: &mut Context<'_>) {
+    pub(super) fn spend(&mut self, what: What, cx: &mut Context<'_>) {
         if let Some((_, left)) = self.left.iter_mut().find(|(bounded, _)| *bounded == what) {
             cx.notes.reach(what.told());
             *left -= 1;
@@ -82,10 +87,12 @@ impl World {
 
     pub(crate) fn heal(&mut self) {
         (self.faults, self.late, self.left) = (0, Vec::new(), Vec::new());
+        self.late_datagrams.clear();
         self.cells.iter_mut().for_each(CellWorld::heal);
         self.servers.iter_mut().for_each(|servers| servers.late.clear());
         for process in &mut self.processes {
-            (process.is_paused, process.is_cut) = (false, false);
+            (process.is_paused, process.is_cut, process.is_unlinked) = (false, false, false);
+            process.supported().into_iter().for_each(|support| support.is_slow = false);
             process.calls().for_each(|call| call.is_slow = false);
         }
     }
@@ -105,10 +112,13 @@ impl World {
                 && !stands_still
                 && !self.around.drops(Assumption::Deadman)
             {
-                at(leading.kill_at, What::Killed, 0);
+                at(leading.dead_at(), What::Killed, 0);
             }
             if process.is_paused {
                 continue;
+            }
+            if let Some(support) = process.leading().and_then(|leading| leading.support.as_ref()) {
+                at(support.wake_at, What::Woken, SUPPORT);
             }
             for (index, actor) in process.actors.iter().enumerate() {
                 at(actor.wake_at, What::Woken, index);
@@ -131,10 +141,19 @@ impl World {
         let has_late = self.cells.as_ref().map_or(!self.late.is_empty(), |cells| cells.late() > 0);
         let (mut is_prompt, mut is_open) = (false, has_late);
         for (number, process) in self.processes.iter().enumerate() {
-            is_open |= process.is_paused || process.is_cut;
+            is_open |= process.is_paused || process.is_cut || process.is_unlinked;
             if process.is_paused {
                 add(What::Resume, number, 0);
                 continue;
+            }
+            if let Some(support) = process.leading().and_then(|leading| leading.support.as_ref())
+                && support.asked.is_some()
+            {
+                (is_prompt, is_open) = (is_prompt || !support.is_slow, is_open || support.is_slow);
+                add(What::Tightened, number, 0);
+                if !support.is_slow {
+                    add(What::TightensLate, number, 0);
+                }
             }
             for (index, actor) in process.actors.iter().enumerate() {
                 if let Some(call) = actor.call.as_ref().filter(|_| !process.is_cut) {
@@ -144,12 +163,19 @@ impl World {
                 if let Kind::Leading(leading) = &actor.kind
                     && !leading.is_ending
                 {
-                    add(if leading.is_lost { What::HandBack } else { What::Release }, number, index);
+                    let may_stop = leading.is_lost || leading.may_stop;
+                    add(if may_stop { What::HandBack } else { What::Release }, number, index);
+                }
+                if matches!(actor.kind, Kind::Succeeding(_)) && !process.leaves {
+                    add(What::Leaves, number, index);
                 }
             }
             add(if process.is_cut { What::Mend } else { What::Cut }, number, 0);
             add(What::Pause, number, 0);
             add(What::Crash, number, 0);
+            if self.around.succeeds && !process.actors.is_empty() {
+                add(if process.is_unlinked { What::Link } else { What::Unlink }, number, 0);
+            }
         }
         let due = self.due();
         let next = due.iter().map(|(after, _)| *after).min().unwrap_or(0);
@@ -157,6 +183,9 @@ impl World {
         let is_near = |(after, _): &(u64, Event)| *after == next && (next == 0 || !is_prompt);
         for (_, Event { what, process, actor }) in due.into_iter().filter(is_near) {
             add(what, process, actor);
+            if what == What::Woken && self.may_send_datagrams(process, actor) {
+                What::DATAGRAMS.into_iter().for_each(|(what, _)| add(what, process, actor));
+            }
             if what == What::Unanswered
                 && let Some(Call { request: Request::Write(_), answer: None, .. }) =
                     self.processes[process].actors[actor].call
@@ -169,6 +198,7 @@ impl World {
         }
         let late = self.cells.as_ref().map_or(self.late.len(), CellWorld::late);
         (0..late).for_each(|index| add(What::Lands, index, 0));
+        (0..self.late_datagrams.len()).for_each(|index| add(What::Delivered, index, 0));
         if self.slot.entry().is_some() || self.cells.as_ref().is_some_and(CellWorld::exists) {
             add(What::Deleted, 0, 0);
             add(What::Vacated, 0, 0);
@@ -210,7 +240,10 @@ impl World {
 
     pub(super) fn occur(&mut self, event: Event, notes: &mut Notes) {
         let Event { what, process: number, actor } = event;
-        if matches!(what, What::TimePasses | What::Woken | What::Killed | What::Unanswered | What::Late) {
+        let fate = what.fate();
+        if matches!(what, What::TimePasses | What::Woken | What::Killed | What::Unanswered | What::Late)
+            || fate.is_some()
+        {
             self.advance();
         }
         let around = Arc::clone(&self.around);
@@ -237,6 +270,12 @@ impl World {
             What::Killed => {
                 if self.processes[number].leading().is_some_and(|leading| !leading.is_ending) {
                     cx.notes.reach("a kill while working");
+                    if self.processes[number]
+                        .leading()
+                        .is_some_and(|leading| leading.dead_at() < leading.kill_at)
+                    {
+                        cx.notes.reach("a kill at the deadline of the support");
+                    }
                 }
                 self.die(number, cx);
             }
@@ -285,11 +324,32 @@ impl World {
                 self.processes[number].answered(actor, Err(failure), cx);
             }
             What::Woken => self.processes[number].woken(actor, cx),
+            What::PingLost
+            | What::PingLate
+            | What::PingTwice
+            | What::AnswerLost
+            | What::AnswerLate
+            | What::AnswerTwice => self.processes[number].woken(actor, cx),
+            What::Tightened => self.processes[number].tightened(cx),
+            What::TightensLate => {
+                self.processes[number].supported().into_iter().for_each(|support| support.is_slow = true);
+            }
+            What::Link => self.processes[number].is_unlinked = false,
+            What::Unlink => self.processes[number].is_unlinked = true,
+            What::Leaves => self.processes[number].leave(actor, cx),
+            What::Delivered => {
+                let (from, datagram) = self.late_datagrams.remove(number);
+                self.deliver(from, &datagram, cx);
+            }
+            What::Release if self.around.succeeds => {
+                self.processes[number].support(SupportEvent::Stop, cx);
+            }
             What::HandBack | What::Release => {
                 self.processes[number].works_on |= around.drops(Assumption::HandedBack);
                 self.processes[number].hand_back(actor, cx);
             }
         }
+        self.exchange(fate, cx);
         self.incarnations = around.incarnations();
         self.observe(cx);
         if what != What::Replicates {
@@ -299,11 +359,12 @@ impl World {
     }
 
     /// The process ends, and is started again. A write that it has sent may still arrive.
-    fn die(&mut self, number: usize, cx: &mut Context<'_>) {
+    pub(super) fn die(&mut self, number: usize, cx: &mut Context<'_>) {
         let process = &mut self.processes[number];
         let calls = process.actors.drain(..).filter_map(|actor| actor.call);
         let sent: Vec<_> = calls.filter(|call| call.answer.is_none()).map(|call| call.request).collect();
         (process.is_paused, process.works_on) = (false, false);
+        (process.leaves, process.has_left) = (false, false);
         process.begin(&self.around);
         for request in sent {
             if matches!(request, Request::Write(_)) && self.may(What::Late) {
@@ -319,7 +380,7 @@ impl World {
         self.servers.iter_mut().for_each(|servers| servers.open(number));
     }
 
-    fn keep_late(&mut self, number: usize, request: Request) {
+    pub(super) fn keep_late(&mut self, number: usize, request: Request) {
         if let Some(servers) = &mut self.servers {
             servers.late.push(servers.handles[number].witness);
         }
@@ -423,6 +484,7 @@ impl World {
             What::Replicates | What::Promotes => format!("server {}", process + 1),
             What::Lands if self.cells.is_some() => "a write of a cell".into(),
             What::Lands => self.late[process].told(),
+            What::Delivered => format!("{:?}", self.late_datagrams[process].1),
             What::Woken
             | What::Killed
             | What::Resume
@@ -431,6 +493,17 @@ impl World {
             | What::Release
             | What::Crash
             | What::Pause
+            | What::Tightened
+            | What::TightensLate
+            | What::Link
+            | What::Unlink
+            | What::Leaves
+            | What::PingLost
+            | What::PingLate
+            | What::PingTwice
+            | What::AnswerLost
+            | What::AnswerLate
+            | What::AnswerTwice
             | What::Cut => self.processes[process].name.into(),
             _ => {
                 let process = &self.processes[process];
