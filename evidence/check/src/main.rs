@@ -235,6 +235,22 @@ mod tests {
     }
 
     #[test]
+    fn successor_makes_no_second_leader() {
+        assert!(holds("succession", "late datagrams", 1, 14, &[]));
+        assert!(holds("succession", "late writes", 1, 10, &[]));
+    }
+
+    #[test]
+    fn naming_a_successor_makes_no_second_leader() {
+        assert!(holds("succession", "a successor that is named", 1, 14, &[]));
+    }
+
+    #[test]
+    fn late_kill_beside_a_successor_gives_a_story_of_two_leaders() {
+        assert!(!holds("succession", "late datagrams", 1, 10, &["--kill-share", "819"]));
+    }
+
+    #[test]
     fn warm_app_works_only_within_its_leadership() {
         assert!(holds("warm", "a warm app", 1, 12, &[]));
     }

@@ -184,8 +184,17 @@ const DATAGRAMS: &[(What, u8)] = &[
     (Cut, 1),
     (Unlink, 1),
 ];
-const WRITES: &[(What, u8)] =
-    &[(Slow, 2), (Late, 1), (Twice, 1), (NotApplied, 1), (Broken, 1), (Unlink, 1), (Pause, 1), (Leaves, 1)];
+const WRITES: &[(What, u8)] = &[
+    (Slow, 2),
+    (Late, 1),
+    (Twice, 1),
+    (NotApplied, 1),
+    (Broken, 1),
+    (Unlink, 1),
+    (Pause, 1),
+    (Leaves, 1),
+    (Release, 1),
+];
 const NAMING: &[(What, u8)] =
     &[(TightensLate, 1), (PingLost, 1), (PingLate, 1), (AnswerLate, 1), (Pause, 1), (Crash, 1), (Unlink, 1)];
 const UNDISTURBED: &[(What, u8)] =

@@ -265,7 +265,7 @@ impl Successor {
         }
         right.call = Call::InFlight;
         let timeout = right.timing().attempt_timeout();
-        let may_claim = now >= right.claims_from() && !right.is_over(now) && !leaves;
+        let may_claim = right.may_claim(now, leaves);
         let Some(claim) =
             right.claim.as_mut().filter(|claim| !claim.is_unread && (claim.is_own || may_claim))
         else {
@@ -340,7 +340,7 @@ impl Successor {
             Some(entry) if !right.claim.as_ref().is_some_and(|claim| claim.is_own) => {
                 let (from, attempts) = (entry.clone(), Attempts::default());
                 let claim = Claim { from, is_own: false, attempts, is_unread: false, last_write: 0 };
-                right.claim = (now >= right.claims_from() && !self.leaves).then_some(claim);
+                right.claim = right.may_claim(now, self.leaves).then_some(claim);
                 // One that leaves looks until it is withdrawn. Otherwise P passes first.
                 let pause = if self.leaves { right.timing().ping_interval() * 4 } else { Duration::ZERO };
                 self.try_at(now, |_| pause)
@@ -372,6 +372,10 @@ impl Right {
 
     fn claims_from(&self) -> Instant {
         self.counts_from.after(self.period.get())
+    }
+
+    fn may_claim(&self, now: Instant, leaves: bool) -> bool {
+        now >= self.claims_from() && !self.is_over(now) && !leaves
     }
 
     fn is_over(&self, now: Instant) -> bool {
