@@ -158,16 +158,16 @@ pub(super) const REACHED_ON_SERVERS: [&str; 16] = [
 
 /// The scenarios with successors. The kill deadline of the first is moved.
 pub(super) const SUCCESSIONS: [Scenario; 6] = [
-    with_successor("a successor", APART, true, (2, 24), PARTED),
+    with_successor("a successor", APART, true, (2, 13), PARTED),
     with_successor("a successor, and late datagrams", APART, true, (2, 20), DATAGRAMS),
-    with_successor("a successor, and late writes", APART, true, (2, 20), WRITES),
-    with_successor("a successor that is named", APART, false, (2, 26), NAMING),
-    with_successor("a successor on the slow clock", &[(11, TTL), (9, TTL)], true, (2, 24), UNDISTURBED),
+    with_successor("a successor, and late writes", APART, true, (2, 13), WRITES),
+    with_successor("a successor that is named", APART, false, (2, 20), NAMING),
+    with_successor("a successor on the slow clock", &[(11, TTL), (9, TTL)], true, (2, 13), UNDISTURBED),
     with_successor(
         "a successor and a third candidate",
         &[(9, TTL), (11, TTL), (10, TTL)],
         true,
-        (1, 18),
+        (1, 15),
         PARTED,
     ),
 ];

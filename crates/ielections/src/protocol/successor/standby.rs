@@ -352,7 +352,7 @@ impl Successor {
     /// Handles an attempt that applied. It counts from its own send (I3). If that was too long ago, the record is renewed
     /// before work starts, as by a campaign.
     fn confirmed(&mut self, now: Instant, attempt: Attempt) -> SuccessorStep {
-        let timing = Timing::of(self.ttl);
+        let timing = Timing::new(self.ttl);
         let Some(claim) = self.claim() else { return SuccessorStep::Sleep(Instant::NEVER) };
         claim.attempts.settle();
         let is_last = attempt.entry.version.write == claim.last_write;
