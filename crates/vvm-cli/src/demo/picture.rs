@@ -49,7 +49,7 @@ impl Course {
             .map(|(name, from, until)| bar(name, BarKind::Runs, *from..until.unwrap_or(end)))
             .collect::<Vec<_>>();
         bars.extend(work.iter().map(|it| bar(it.name, BarKind::Leads(it.epoch.get()), it.first..it.last)));
-        let kill_after = Timing::of(ttl).kill_at(Instant::ORIGIN).since(Instant::ORIGIN);
+        let kill_after = Timing::new(ttl).kill_at(Instant::ORIGIN).since(Instant::ORIGIN);
         let mut marks = Vec::new();
         let mut mark = |holder: &str, kind, moment, text: &str| {
             marks.push(Mark { slot: 1, holder: holder.into(), kind, at: at(moment), text: text.into() });

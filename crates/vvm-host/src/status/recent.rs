@@ -88,7 +88,7 @@ impl HostStatus {
         let mut end = now;
         if let Some(leading) = role.leadership() {
             let (ttl, dead) = (self.candidate.ttl, leading.standing.kill_at());
-            let kill_after = Timing::of(ttl).kill_at(Instant::ORIGIN).since(Instant::ORIGIN);
+            let kill_after = Timing::new(ttl).kill_at(Instant::ORIGIN).since(Instant::ORIGIN);
             let (renewed, over) = (dead.before(kill_after), dead.before(kill_after).after(ttl.get()));
             for (kind, from) in [(BarKind::Ttl, renewed), (BarKind::Dead, dead)] {
                 bars.push(Bar { slot: leading.slot, holder: own.into(), kind, span: at(from)..at(over) });
