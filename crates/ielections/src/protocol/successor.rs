@@ -49,7 +49,7 @@ pub struct Pairing {
 /// From the leader.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Ping {
-    /// For whom it is.
+    /// The leadership and offer that it is for.
     pub pairing: Pairing,
     /// Larger than that of every earlier ping of this leadership. The standby answers it once.
     pub number: u64,
