@@ -53,7 +53,12 @@ pub mod protocol;
 #[cfg(not(feature = "testing"))]
 // It is no such crate: cargo-mutants alone reads this, and would list the module twice.
 #[cfg_attr(proc_macro, mutants::skip)]
-#[allow(dead_code, unreachable_pub, reason = "simulation and tests drive more of it than the engine does")]
+#[allow(
+    dead_code,
+    unused_imports,
+    unreachable_pub,
+    reason = "simulation and tests drive more of it than the engine does"
+)]
 mod protocol;
 pub mod record;
 mod state;

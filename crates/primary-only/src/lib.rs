@@ -6,7 +6,7 @@
 //! continues them. `docs/primary-only.md` explains how to model a task, and which guarantees it has.
 //!
 //! ```
-//! use primary_only::{BoxError, Interrupted, RegistryBuilder, RegistryConfig, RunContext, Service, Task};
+//! use primary_only::{BoxError, RegistryBuilder, RegistryConfig, RunContext, Service, Task, TermInterrupted};
 //! # use {ielections::*, std::{num::NonZeroU32, sync::Arc}};
 //! # use vvm_deadman::{Deadman, recording::RecordingTrigger};
 //! # use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber, mem::MemDatabase};
@@ -34,7 +34,7 @@
 //!         cx.state.insert().await?; // From here on the counter survives this process.
 //!         while *cx.state.doc() < 100 {
 //!             if cx.stop.is_cancelled() {
-//!                 return Err(Interrupted.into()); // The next leader continues from here.
+//!                 return Err(TermInterrupted.into()); // The next leader continues from here.
 //!             }
 //!             let next = cx.state.doc() + 1;
 //!             cx.state.update(next).await?; // One fenced step.

@@ -118,7 +118,7 @@ fn message(event: &str, members: &Value) -> String {
     message
 }
 
-fn now() -> Timestamp {
+pub(crate) fn now() -> Timestamp {
     // Fails after the year 9999.
     Timestamp::default().checked_add(SystemWallClock.since_unix_epoch()).unwrap_or(Timestamp::MAX)
 }

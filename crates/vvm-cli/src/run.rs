@@ -280,7 +280,7 @@ async fn lead(runner: &CommandRunner, host: Host, app: Option<WarmApp>) -> ExitW
 /// storage that does not answer in time is left to the campaign.
 async fn nothing_to_run(runner: &CommandRunner, give_up_at: Instant) -> Option<ExitReason> {
     let (candidate, once) = (&runner.args.candidate, runner.once.as_ref()?);
-    once.warn_of_local_hour(jiff::Timestamp::now());
+    once.warn_of_local_hour(crate::announce::now());
     let until = runner.clock.now().after(candidate.ttl.get()).min(give_up_at);
     let end = tokio::select! {
         biased;

@@ -31,7 +31,7 @@
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), vvm_host::HostError> {
-//! use vvm_host::{Ended, Host, HostSettings, service_fn};
+//! use vvm_host::{Host, HostOutcome, HostSettings, service_fn};
 //!
 //! let host = Host::open(HostSettings::new("mem:", "payroll")).await?;
 //! let stop = host.stop();
@@ -43,7 +43,7 @@
 //!         Ok(())
 //!     })]
 //! });
-//! assert!(matches!(ended.await, Ended::Stopped));
+//! assert!(matches!(ended.await, HostOutcome::Stopped));
 //! # Ok(())
 //! # }
 //! ```
@@ -55,14 +55,14 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), vvm_host::HostError> {
 //! use std::error::Error as _;
-//! use vvm_host::{Ended, Host, HostSettings, Problem, service_fn};
+//! use vvm_host::{Host, HostOutcome, HostSettings, Problem, service_fn};
 //!
 //! let host = Host::open(HostSettings::new("mem:", "payroll")).await?;
 //! let ended = host.run(|| vec![service_fn("payroll", async |_| Err("out of paper".into()))]).await;
 //! match &ended {
-//!     Ended::Stopped => println!("stopped by a signal, or by Host::stop"),
-//!     Ended::Problem(Problem::Lost(loss)) => println!("another process may lead: {loss}"),
-//!     Ended::Problem(Problem::Ended { service, failure: Some(failure) }) => {
+//!     HostOutcome::Stopped => println!("stopped by a signal, or by Host::stop"),
+//!     HostOutcome::Problem(Problem::Lost(loss)) => println!("another process may lead: {loss}"),
+//!     HostOutcome::Problem(Problem::Ended { service, failure: Some(failure) }) => {
 //!         println!("{service} failed: {failure}");
 //!     }
 //!     other => println!("{other}"),
@@ -125,12 +125,12 @@ pub use vvm_storage::{ElectionKey, OpenError, SettleError};
 ///
 /// ```
 /// use std::sync::Arc;
-/// use vvm_host::{Ended, Host, HostSettings, Loss, Problem, service_fn, testing::*};
+/// use vvm_host::{Host, HostOutcome, HostSettings, Loss, Problem, service_fn, testing::*};
 ///
 /// let mut storage = MockSysVvmStorage::vacant();
 /// storage.expect_commit().returning(|_, step| match step {
 ///     Step::Renew { .. } => Err(WriteError::NotApplied("the disk is full".into())),
-///     _ => Ok(Done::Applied),
+///     _ => Ok(StepOutcome::Applied),
 /// });
 /// let clock = MockClock::new();
 /// in_mock_time(&clock, async {
@@ -138,7 +138,7 @@ pub use vvm_storage::{ElectionKey, OpenError, SettleError};
 ///     let host = Host::on_storage(settings, env(&clock), Arc::new(storage)).unwrap();
 ///     let ended = host.run(|| vec![service_fn("payroll", async |cx| Ok(cx.stop.cancelled().await))]).await;
 ///     assert_eq!(ended.exit_status(), 79);
-///     let Ended::Problem(Problem::Lost(Loss::StorageUnreachable { .. })) = ended else { panic!("{ended}") };
+///     let HostOutcome::Problem(Problem::Lost(Loss::StorageUnreachable { .. })) = ended else { panic!("{ended}") };
 /// });
 /// ```
 #[cfg(feature = "testing")]

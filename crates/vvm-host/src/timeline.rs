@@ -234,7 +234,7 @@ impl Timeline {
 
     /// The moments of ticks, with their texts.
     fn ticks(&self) -> Vec<(Duration, String)> {
-        const STEPS: [u64; 22] = [
+        const STEPS: [u64; 24] = [
             100,
             200,
             500,
@@ -256,7 +256,9 @@ impl Timeline {
             172_800_000,
             604_800_000,
             2_592_000_000,
+            7_776_000_000,
             31_536_000_000,
+            157_680_000_000,
         ];
         let Range { start, end } = self.span;
         let long = end.saturating_sub(start).as_millis();

@@ -25,7 +25,7 @@ use std::{
 /// use ielections::{Entry, Epoch, Holder, Incarnation, Slot, Ttl, Version};
 /// use std::sync::Arc;
 /// use vvm_clock::SystemClock;
-/// use vvm_storage::{ClusterName, Done, ElectionKey, SlotNumber, Step, SysVvmStorage as _, mem::MemDatabase};
+/// use vvm_storage::{ClusterName, ElectionKey, SlotNumber, Step, StepOutcome, SysVvmStorage as _, mem::MemDatabase};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -40,19 +40,19 @@ use std::{
 ///     ttl: Ttl::DEFAULT,
 ///     epoch: Epoch::following(seen.last_epoch(), std::time::Duration::ZERO)?,
 /// };
-/// assert_eq!(storage.commit(at.clone(), Step::claim(&seen, &record)).await?, Done::Applied);
+/// assert_eq!(storage.commit(at.clone(), Step::claim(&seen, &record)).await?, StepOutcome::Applied);
 ///
 /// // The leader renews it, and gives it back.
 /// let renewed = record.renewed(record.version.next());
-/// assert_eq!(storage.commit(at.clone(), Step::renew(&record, &renewed)).await?, Done::Applied);
+/// assert_eq!(storage.commit(at.clone(), Step::renew(&record, &renewed)).await?, StepOutcome::Applied);
 /// let release = Step::release(renewed.incarnation(), renewed.epoch);
-/// assert_eq!(storage.commit(at.clone(), release).await?, Done::Applied);
+/// assert_eq!(storage.commit(at.clone(), release).await?, StepOutcome::Applied);
 ///
 /// // The epoch survives. A step whose condition does not hold changes nothing, and shows the slot.
 /// let vacant = storage.read(at.clone()).await?;
 /// assert_eq!(vacant.last_epoch(), Some(record.epoch));
 /// let late = storage.commit(at, Step::renew(&renewed, &renewed)).await?;
-/// assert_eq!(late, Done::Refused(vacant.into()));
+/// assert_eq!(late, StepOutcome::Refused(vacant.into()));
 /// # Ok(())
 /// # }
 /// ```

@@ -3,14 +3,14 @@
 //! calls fail or hang.
 //!
 //! ```
-//! use vvm_storage::{Done, ElectionKey, ElectionsTtlStorage, SlotNumber, testing::MockSysVvmStorage};
+//! use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber, StepOutcome, testing::MockSysVvmStorage};
 //! use ielections::{Swap, TtlStorage as _, testing::entry};
 //! use std::sync::Arc;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut driver = MockSysVvmStorage::new();
-//! driver.expect_commit().times(1).returning(|_, _| Ok(Done::Applied));
+//! driver.expect_commit().times(1).returning(|_, _| Ok(StepOutcome::Applied));
 //! let storage = ElectionsTtlStorage::new(Arc::new(driver));
 //! let key = ElectionKey { cluster: "payroll".into(), slot: SlotNumber::FIRST };
 //! let renewed = storage.compare_and_swap(&key, &entry(7, 1, 3), &entry(7, 2, 3)).await?;

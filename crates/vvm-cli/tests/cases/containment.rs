@@ -73,7 +73,7 @@ fn background_processes_of_a_command_end_before_vvm() {
                   (setsid sh -c \"trap 'echo told; exit' TERM; echo up; : >$up; while :; do sleep 0.01; done\" &)
                   until [ -e $up ]; do sleep 0.2; done
                   rm $up; exit 5";
-    let finished = trial.run_script(script).with(["--stop-timeout", "300ms"]).finish();
+    let finished = trial.run_script(script).with(["--stop-timeout", "2s"]).finish();
     assert_eq!(finished.code(), 5);
     assert_eq!(finished.stdout, ["up", "told"]);
     let left = "the command has ended and left ";
