@@ -157,12 +157,14 @@ pub(super) const REACHED_ON_SERVERS: [&str; 16] = [
 ];
 
 /// The scenarios with successors. The kill deadline of the first is moved.
-pub(super) const SUCCESSIONS: [Scenario; 6] = [
+pub(super) const SUCCESSIONS: [Scenario; 8] = [
     with_successor("a successor", APART, true, (2, 13), PARTED),
     with_successor("a successor, and late datagrams", APART, true, (2, 20), DATAGRAMS),
+    with_successor("a successor, and an old acknowledgement", APART, true, (3, 16), ACKNOWLEDGEMENTS),
     with_successor("a successor, and late writes", APART, true, (2, 13), WRITES),
     with_successor("a successor that is named", APART, false, (2, 20), NAMING),
     with_successor("a successor on the slow clock", &[(11, TTL), (9, TTL)], true, (2, 13), UNDISTURBED),
+    with_successor("a successor that stops", APART, true, (1, 24), STOPPING),
     with_successor(
         "a successor and a third candidate",
         &[(9, TTL), (11, TTL), (10, TTL)],
@@ -197,6 +199,8 @@ const WRITES: &[(What, u8)] = &[
 ];
 const NAMING: &[(What, u8)] =
     &[(TightensLate, 1), (PingLost, 1), (PingLate, 1), (AnswerLate, 1), (Pause, 1), (Crash, 1), (Unlink, 1)];
+const STOPPING: &[(What, u8)] = &[(Leaves, 1), (PingLost, 1), (AnswerLate, 1), (Unlink, 1)];
+const ACKNOWLEDGEMENTS: &[(What, u8)] = &[(AnswerTwice, 1), (PingLost, 1), (Pause, 1)];
 const UNDISTURBED: &[(What, u8)] =
     &[(PingLost, 1), (PingLate, 1), (AnswerLost, 1), (AnswerLate, 1), (Unlink, 1), (Leaves, 1), (Release, 1)];
 
