@@ -152,6 +152,49 @@ impl Host {
         self.shown = Some(registry.clone());
     }
 
+    /// Reports to OpenTelemetry: the metrics of `/metrics`, and a span `vvm.leadership` for each leadership. Call it
+    /// once, after [`show`](Self::show).
+    ///
+    /// Pass the providers of your program, or [`opentelemetry::global`]'s. Names and attributes are those of `/metrics`
+    /// without `_seconds` and `_total`, which the unit and the kind of an instrument say. A span has name, holder, slot,
+    /// epoch and incarnation, and at its end `vvm.end` and `vvm.reason`, for a loss also `vvm.loss` and the status
+    /// "error". It ends when the work has stopped and the record is handed back or lost. A process that is killed at its
+    /// deadline reports no span: `vvm history` knows that leadership.
+    ///
+    /// The host waits for no exporter, as long as the providers export on threads of their own. A `PeriodicReader`
+    /// and a `BatchSpanProcessor` do; a `SimpleSpanProcessor` would delay the host.
+    ///
+    /// ```no_run
+    /// # async fn run(settings: vvm_host::HostSettings) -> Result<(), Box<dyn std::error::Error>> {
+    /// use opentelemetry_otlp::{MetricExporter, SpanExporter};
+    /// use opentelemetry_sdk::{metrics::SdkMeterProvider, trace::SdkTracerProvider};
+    /// use vvm_host::{Host, service_fn};
+    ///
+    /// // To OTEL_EXPORTER_OTLP_ENDPOINT, as OTEL_SERVICE_NAME.
+    /// let spans = SpanExporter::builder().with_http().build()?;
+    /// let tracers = SdkTracerProvider::builder().with_batch_exporter(spans).build();
+    /// let metrics = MetricExporter::builder().with_http().build()?;
+    /// let meters = SdkMeterProvider::builder().with_periodic_exporter(metrics).build();
+    ///
+    /// let mut host = Host::open(settings).await?;
+    /// let observation = host.observe(&meters, &tracers);
+    /// let ended = host.run(|| vec![service_fn("payroll", async |cx| Ok(cx.stop.cancelled().await))]).await;
+    /// // The last values and the last span. Each waits for 5 s at most.
+    /// let _ = (meters.shutdown(), tracers.shutdown());
+    /// drop(observation);
+    /// # let _ = ended;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "opentelemetry")]
+    pub fn observe(
+        &mut self,
+        meters: &dyn opentelemetry::metrics::MeterProvider,
+        tracers: &dyn opentelemetry::global::ObjectSafeTracerProvider,
+    ) -> crate::Observation {
+        crate::open_telemetry::observe(self.status(), self.shown.clone(), meters, tracers)
+    }
+
     /// Has `report` called before each claim is sent, with the record that it may write, and with `None` when
     /// the storage has no record of this host any more. A process that outlives this one can then have the
     /// record released. `report` must not block. The last call counts.

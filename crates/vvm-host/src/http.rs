@@ -140,7 +140,7 @@ impl CantListen {
 pub(crate) struct Answers {
     status: Arc<HostStatus>,
     services: Option<primary_only::Registry>,
-    metrics: Registry,
+    pub(crate) metrics: Registry,
 }
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -95,7 +95,10 @@ mod http;
 mod left_behind;
 mod local_queue;
 mod local_wakeups;
+mod metrics;
 pub mod once;
+#[cfg(feature = "opentelemetry")]
+mod open_telemetry;
 mod requests;
 pub mod status;
 mod stop;
@@ -107,6 +110,8 @@ pub use host::{
 };
 pub use http::CantListen;
 pub use local_wakeups::{LocalDir, UnfitFolder};
+#[cfg(feature = "opentelemetry")]
+pub use open_telemetry::Observation;
 
 // What the types above name: a program on a host needs no other crate of the project.
 pub use ielections::{

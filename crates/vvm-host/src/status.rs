@@ -10,7 +10,9 @@ mod seen;
 mod telemetry;
 
 pub(crate) use seen::{EpochTime, SeenLeader};
-pub(crate) use telemetry::{Call, FailureKind, NO_ANSWER, Telemetry};
+#[cfg(feature = "opentelemetry")]
+pub(crate) use telemetry::BOUNDS;
+pub(crate) use telemetry::{Call, FailureKind, NO_ANSWER, Telemetry, loss_word};
 
 pub use role::{PendingRestart, Role, SlotLeadership, WhyStopping};
 
@@ -30,7 +32,6 @@ use std::{
     },
     time::Duration,
 };
-use telemetry::loss_word;
 use tokio::sync::watch;
 use vvm_clock::{Clock, Instant};
 use vvm_storage::{ElectionKey, LateEnd, SlotNumber};
@@ -70,6 +71,8 @@ pub struct HostStatus {
     /// The last changes, the newest first, for the page.
     changes: Mutex<VecDeque<(Instant, String)>>,
     recent: Mutex<Recent>,
+    #[cfg(feature = "opentelemetry")]
+    pub(crate) reporter: std::sync::OnceLock<crate::open_telemetry::Reporter>,
 }
 
 const CHANGES: usize = 50;
@@ -135,6 +138,8 @@ impl HostStatus {
             location: Mutex::default(),
             changes: Mutex::default(),
             recent: Mutex::default(),
+            #[cfg(feature = "opentelemetry")]
+            reporter: std::sync::OnceLock::new(),
         }
     }
 
@@ -253,7 +258,17 @@ impl HostStatus {
         self.telemetry.leaderships.inc();
         *self.work_ended.lock() = None;
         self.others.lock().forget(slot);
-        self.change(|_| Some(Role::Starting(SlotLeadership { slot, standing, since: self.clock.now() })));
+        let leading = SlotLeadership { slot, standing, since: self.clock.now() };
+        #[cfg(feature = "opentelemetry")]
+        self.reporter.get().into_iter().for_each(|reporter| reporter.leads(&self.candidate, &leading));
+        self.change(|_| Some(Role::Starting(leading)));
+    }
+
+    /// Records that the work has stopped, and that the record is handed back or lost.
+    #[cfg(feature = "opentelemetry")]
+    pub(crate) fn leadership_ended(&self) {
+        let Some(reporter) = self.reporter.get() else { return };
+        reporter.ended(&self.role(), &self.how_work_ended());
     }
 
     pub(crate) fn is_started(&self) {
@@ -387,6 +402,8 @@ impl HostStatus {
     pub(crate) fn renewed(&self, sent_at: Instant) {
         let latency = sent_at.until(self.clock.now());
         self.telemetry.renewals.record(latency);
+        #[cfg(feature = "opentelemetry")]
+        self.reporter.get().into_iter().for_each(|reporter| reporter.renewed(latency));
         let (name, latency_ms) = (self.candidate.name.as_str(), latency.as_secs_f64() * 1e3);
         log!(debug, event = "renewed", latency_ms, "{name}: renewed in {latency:?}");
     }

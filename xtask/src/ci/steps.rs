@@ -90,7 +90,8 @@ fn clippy_of_server_tests(workspace: &Workspace) -> String {
     format!("clippy --locked --workspace --all-features{selected} -- -D warnings")
 }
 
-/// Layers that others take alone: elections without a runtime and a database, storage with each one of its drivers.
+/// Layers that others take alone: elections without a runtime and a database, storage with each one of its drivers, a
+/// host that reports to OpenTelemetry.
 fn single_features(workspace: &Workspace) -> Vec<Step> {
     let alone = |package: &str, features: &str| {
         let name = format!("{package} with {}", if features.is_empty() { "no feature" } else { features });
@@ -107,6 +108,7 @@ fn single_features(workspace: &Workspace) -> Vec<Step> {
     let drivers =
         storage.into_iter().flat_map(|package| package.features.keys()).filter(|name| *name != "default");
     steps.extend(drivers.map(|driver| alone("vvm-storage", driver)));
+    steps.push(alone("vvm-host", "opentelemetry"));
     steps
 }
 
@@ -233,7 +235,9 @@ mod tests {
         let storage = Package { features: features.into(), ..Package::named("vvm-storage") };
         let workspace = Workspace { packages: vec![storage], root: ".".into() };
         let names: Vec<String> = single_features(&workspace).into_iter().map(|step| step.name).collect();
-        assert_eq!(names, ["ielections with no feature", "vvm-storage with mem", "vvm-storage with sqlite"]);
+        let storage = ["vvm-storage with mem", "vvm-storage with sqlite"];
+        assert_eq!(names[1..3], storage);
+        assert_eq!((&*names[0], &*names[3]), ("ielections with no feature", "vvm-host with opentelemetry"));
     }
 
     #[cfg(unix)]

@@ -148,6 +148,8 @@ impl Campaigns {
         };
         let recording = self.record_late_ends(storage, &over);
         let (problem, (), ()) = tokio::join!(leading, handling, recording);
+        #[cfg(feature = "opentelemetry")]
+        status.leadership_ended();
         // The work did not start: a stop or a demand came first, or a service was not ready.
         let was_never_started = matches!(
             &problem,

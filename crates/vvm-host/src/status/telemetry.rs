@@ -146,7 +146,7 @@ pub(crate) struct Histogram {
 }
 
 /// The inclusive upper bounds of the buckets, in milliseconds: from a local file to longer than any TTL allows.
-const BOUNDS: [u64; 13] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000];
+pub(crate) const BOUNDS: [u64; 13] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000];
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Buckets {
