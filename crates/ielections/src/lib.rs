@@ -34,6 +34,7 @@
 //! - [`documents`]: fenced documents, which only the leader of one epoch can write.
 //! - [`record`]: the leadership record and its parts.
 //! - [`storage`]: [`TtlStorage`], the interface to a database, and its contract.
+//! - [`successor`]: a standby that takes over seconds after the loss of a machine, at any TTL.
 //! - [`timing`]: every interval of the protocol, derived from the TTL.
 //! - [`env`](mod@env): clock, deadman, randomness and spawning, which a test replaces.
 //! - `protocol`, `testing` (feature `testing`): the protocol as values, the public suites, and the storage mock.
@@ -63,6 +64,7 @@ mod protocol;
 pub mod record;
 mod state;
 pub mod storage;
+pub mod successor;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod timing;
