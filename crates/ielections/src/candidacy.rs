@@ -1,4 +1,4 @@
-use crate::{Epoch, Holder, Incarnation, Ttl, storage::Cause};
+use crate::{Epoch, Holder, Incarnation, Ttl, storage::Cause, timing::SupportPeriodOutOfRange};
 use std::{fmt::Display, time::Duration};
 use vvm_clock::DisplayDuration;
 use vvm_deadman::ArmError;
@@ -97,6 +97,24 @@ pub enum AcquireError {
     TtlTooShort {
         /// The TTL of the candidacy.
         ttl: Duration,
+        /// The driver's minimum ([`Limits::min_ttl`](crate::Limits)).
+        least: Duration,
+    },
+    /// A candidate with a successor campaigns for one slot.
+    #[error("a candidate with a successor campaigns for one slot, and this candidacy names more")]
+    SuccessorOfManySlots,
+    /// The support period does not fit the TTL.
+    #[error(transparent)]
+    SupportPeriod(#[from] SupportPeriodOutOfRange),
+    /// The support period is shorter than the storage's round trips allow.
+    #[error(
+        "a support period of {} is too short for this storage: at least {}",
+        DisplayDuration(*period),
+        DisplayDuration(*least)
+    )]
+    SupportTooShort {
+        /// The support period.
+        period: Duration,
         /// The driver's minimum ([`Limits::min_ttl`](crate::Limits)).
         least: Duration,
     },

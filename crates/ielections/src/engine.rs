@@ -8,8 +8,12 @@ mod actors;
 mod calls;
 mod campaigning;
 mod leading;
+mod succession;
 
-use crate::{AcquireError, Candidacy, Env, Key, Leadership, Loss, TtlStorage};
+use crate::{
+    AcquireError, Candidacy, Env, Key, Leadership, Loss, TtlStorage,
+    successor::{SuccessorTerms, SupportPeriod},
+};
 use actors::{ActorEvent, Engine, Kind};
 use calls::{Command, Reply};
 use std::{
@@ -61,6 +65,39 @@ impl<K: Key> Elections<K> {
     /// Dropping the future withdraws the candidacy. The engine deletes a record that an unanswered attempt
     /// may have written, and releases a leadership that was acquired at that moment.
     pub async fn acquire(&self, candidacy: Candidacy<K>) -> Result<(K, Leadership), AcquireError> {
+        self.campaign(candidacy, None).await
+    }
+
+    /// [`acquire`](Self::acquire), as a standby that may be the leader's successor, and as a leader that names one, so
+    /// that the loss of a machine costs little more than the support period of the terms. The candidacy has one slot.
+    ///
+    /// # Errors
+    /// [`AcquireError`], also if the support period does not fit the TTL or the storage.
+    ///
+    /// # Cancel safety
+    /// As [`acquire`](Self::acquire). A standby that is named should ask its leader first, by
+    /// [`PeerMessage::Stop`](crate::successor::PeerMessage): otherwise the leader needs the storage to go on.
+    pub async fn acquire_with_successor(
+        &self,
+        candidacy: Candidacy<K>,
+        terms: SuccessorTerms<K>,
+    ) -> Result<(K, Leadership), AcquireError> {
+        if candidacy.slots.len() > 1 {
+            return Err(AcquireError::SuccessorOfManySlots);
+        }
+        let period = terms.period.get();
+        SupportPeriod::new(period, candidacy.terms.ttl)?;
+        if period < self.min_ttl {
+            return Err(AcquireError::SupportTooShort { period, least: self.min_ttl });
+        }
+        self.campaign(candidacy, Some(terms)).await
+    }
+
+    async fn campaign(
+        &self,
+        candidacy: Candidacy<K>,
+        successor: Option<SuccessorTerms<K>>,
+    ) -> Result<(K, Leadership), AcquireError> {
         if candidacy.slots.is_empty() {
             return Err(AcquireError::NoSlots);
         }
@@ -70,7 +107,7 @@ impl<K: Key> Elections<K> {
         }
         let ticket = self.next_ticket.fetch_add(1, Ordering::Relaxed);
         let (reply, answer) = oneshot::channel();
-        if self.commands.send(Command::Campaign { ticket, candidacy, reply }).is_err() {
+        if self.commands.send(Command::Campaign { ticket, candidacy, successor, reply }).is_err() {
             return Err(AcquireError::Closing);
         }
         let mut withdrawal = CampaignGuard { commands: &self.commands, ticket, pending: true };
@@ -153,8 +190,8 @@ impl<K: Key> EngineTask<K> {
     fn command(&mut self, command: Command<K>) {
         let engine = &mut self.engine;
         match command {
-            Command::Campaign { ticket, candidacy, reply } => {
-                engine.begin_campaign(ticket, candidacy, reply);
+            Command::Campaign { ticket, candidacy, successor, reply } => {
+                engine.begin_campaign(ticket, candidacy, successor, reply);
             }
             Command::Withdraw { ticket } => engine.withdraw(ticket),
             Command::LookNow => {
@@ -167,6 +204,7 @@ impl<K: Key> EngineTask<K> {
             Command::Shown { lease, epoch, incarnation, slot } => {
                 engine.take_shown_slot(lease, epoch, incarnation, slot);
             }
+            Command::Peer { actor, peer, message } => engine.peer_message(actor, peer, message),
             Command::Cleanup { done } => {
                 self.cleanups.push(done);
                 engine.close();
@@ -247,6 +285,7 @@ impl<K: Key> Engine<K> {
             Kind::Campaigning(_) => self.campaign_event(id, event),
             Kind::Leading(_) => self.lease_event(id, event),
             Kind::Releasing(_) => self.release_event(id, event),
+            Kind::Succeeding(_) => self.successor_event(id, event),
             Kind::Changing => {}
         }
     }

@@ -175,9 +175,15 @@ impl Standing {
         self.state().incarnation
     }
 
-    /// When the process is killed unless a renewal is confirmed before (I3).
+    /// When the process is killed unless a renewal is confirmed before (I3), or while a successor is named its
+    /// acknowledgement.
     pub fn kill_at(&self) -> Instant {
         self.state().kill_at()
+    }
+
+    /// When the write was sent that the storage has confirmed last.
+    pub fn renewed_at(&self) -> Instant {
+        self.state().confirmed_sent_at()
     }
 
     /// How long from now until [`Standing::kill_at`]; zero once the leadership is lost.

@@ -1,7 +1,7 @@
 //! The protocol as three values without I/O, `on(now, event) -> step`: a [`Campaign`] until a slot is won, a
 //! [`Lease`] while it is held, and a [`Release`] when it is handed back.
 //!
-//! [`successor`] has two more, in preparation: no engine drives them yet.
+//! [`successor`] has two more, for a leader with a successor.
 //!
 //! A value returns `Send` if it needs the storage, and the call itself on `MaySend`, when a request can go
 //! out. So "sent at" is the instant just before the call (I3), however long it was queued.

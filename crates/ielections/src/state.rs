@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 use tokio::sync::Notify;
-use vvm_clock::{Clock, Instant};
+use vvm_clock::{Clock, DisplayDuration, Instant};
 
 pub(crate) struct LeadershipState {
     pub(crate) epoch: Epoch,
@@ -20,8 +20,13 @@ pub(crate) struct LeadershipState {
     pub(crate) clock: Arc<dyn Clock>,
     /// When the last confirmed write was sent, in the clock's nanoseconds. All deadlines follow from it (I3).
     confirmed_sent_at: AtomicU64,
+    /// The kill deadline of the support period, in the clock's nanoseconds, while a successor is named.
+    support_kill_at: AtomicU64,
+    /// Its intervals, for a leader that may have a successor.
+    support: OnceLock<Timing>,
     loss: OnceLock<Loss>,
-    lost: Notify,
+    /// A loss, or a deadline that is earlier now.
+    changed: Notify,
 }
 
 impl LeadershipState {
@@ -32,14 +37,28 @@ impl LeadershipState {
             timing: Timing::new(entry.ttl),
             clock,
             confirmed_sent_at: AtomicU64::new(sent_at.as_nanos()),
+            support_kill_at: AtomicU64::new(Instant::NEVER.as_nanos()),
+            support: OnceLock::new(),
             loss: OnceLock::new(),
-            lost: Notify::new(),
+            changed: Notify::new(),
         }
     }
 
-    /// When the process is killed unless a renewal is confirmed before (I3).
+    /// When the process is killed unless a renewal is confirmed before (I3), or while a successor is named its
+    /// acknowledgement: the earlier deadline counts.
     pub(crate) fn kill_at(&self) -> Instant {
+        self.lease_kill_at().min(Instant::from_nanos(self.support_kill_at.load(Ordering::Acquire)))
+    }
+
+    /// The deadline of the TTL alone.
+    pub(crate) fn lease_kill_at(&self) -> Instant {
         self.timing.kill_at(self.confirmed_sent_at())
+    }
+
+    /// How long a renewal waits for a batch in flight.
+    pub(crate) fn renewal_wait(&self) -> Duration {
+        let is_named = self.support_kill_at.load(Ordering::Acquire) != Instant::NEVER.as_nanos();
+        self.support.get().filter(|_| is_named).unwrap_or(&self.timing).renewal_wait()
     }
 
     pub(crate) fn remaining(&self) -> Duration {
@@ -78,24 +97,24 @@ impl LeadershipState {
         self.until(|| is_at_risk().then(|| self.remaining()), || Some(at_risk_at())).await
     }
 
-    /// Waits for `condition`. Evaluates it at once, on a loss, and at the instant `wake_at`, if there is one.
+    /// Waits for `condition`. Evaluates it at once, on a change, and at the instant `wake_at`, if there is one.
     async fn until<T>(&self, condition: impl Fn() -> Option<T>, wake_at: impl Fn() -> Option<Instant>) -> T {
         loop {
-            let lost = self.lost.notified();
-            tokio::pin!(lost);
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
             // Registered before the condition is evaluated, or a loss in between would be missed.
-            lost.as_mut().enable();
+            changed.as_mut().enable();
             if let Some(value) = condition() {
                 return value;
             }
             match wake_at() {
-                Some(wake_at) => drop(select(lost, self.clock.sleep_until(wake_at)).await),
-                None => lost.await,
+                Some(wake_at) => drop(select(changed, self.clock.sleep_until(wake_at)).await),
+                None => changed.await,
             }
         }
     }
 
-    fn confirmed_sent_at(&self) -> Instant {
+    pub(crate) fn confirmed_sent_at(&self) -> Instant {
         Instant::from_nanos(self.confirmed_sent_at.load(Ordering::Acquire))
     }
 
@@ -104,10 +123,23 @@ impl LeadershipState {
         self.confirmed_sent_at.fetch_max(sent_at.as_nanos(), Ordering::AcqRel);
     }
 
+    /// The leadership may have a successor, with these intervals.
+    pub(crate) fn support(&self, timing: Timing) {
+        // Called once, by the engine.
+        let _ = self.support.set(timing);
+    }
+
+    /// Sets the kill deadline of the support period; [`Instant::NEVER`] if no successor is named any more.
+    pub(crate) fn set_support_kill_at(&self, kill_at: Instant) {
+        self.support_kill_at.store(kill_at.as_nanos(), Ordering::Release);
+        // One that waits for the later deadline of the TTL must not go on waiting for it.
+        self.changed.notify_waiters();
+    }
+
     /// Ends the leadership. The first loss stands (I8).
     pub(crate) fn lose(&self, loss: Loss) {
         if self.loss.set(loss).is_ok() {
-            self.lost.notify_waiters();
+            self.changed.notify_waiters();
         }
     }
 }
@@ -159,6 +191,15 @@ pub enum Loss {
     StorageUnreachable {
         /// The last failure of an attempt, if one failed.
         last_failure: Option<Arc<str>>,
+    },
+    /// While a successor was named, neither it nor the storage has answered for 0.65 of the support period.
+    #[error(
+        "neither the successor nor the storage has answered in time (support period {})",
+        DisplayDuration(*period)
+    )]
+    SupportEnded {
+        /// The support period.
+        period: Duration,
     },
     /// This process was suspended, stopped or starved for so long that another one may have taken over.
     #[error("this process did not run for so long that the leadership may have passed on")]

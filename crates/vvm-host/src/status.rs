@@ -214,8 +214,7 @@ impl HostStatus {
     }
 
     pub(crate) fn since_renewal(&self, standing: &Standing) -> Duration {
-        let kill_after = Timing::new(self.candidate.ttl).kill_at(Instant::ORIGIN).since(Instant::ORIGIN);
-        self.clock.now().since(standing.kill_at().before(kill_after))
+        self.clock.now().since(standing.renewed_at())
     }
 
     pub(crate) fn unanswered_for(&self) -> Duration {

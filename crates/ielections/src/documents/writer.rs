@@ -189,7 +189,7 @@ impl DocumentWriter {
             tokio::select! {
                 biased;
                 () = self.partition_lock.batch_answered() => {}
-                () = state.clock.sleep(state.timing.renewal_wait()) => {}
+                () = state.clock.sleep(state.renewal_wait()) => {}
             }
         }
     }

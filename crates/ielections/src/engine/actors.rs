@@ -7,7 +7,11 @@ use crate::{
     WriteError,
     bounded::Limit,
     documents::Partition,
-    protocol::{Campaign, Lease, Release},
+    protocol::{
+        Campaign, Lease, Release,
+        successor::{Successor, Support},
+    },
+    successor::{PeerInbox, PeerLink, SuccessorTerms, SupportPeriod},
     timing::Jitter,
 };
 use async_trait::async_trait;
@@ -41,6 +45,7 @@ pub(super) struct Engine<K: Key> {
     /// Leases with a confirmed renewal that the deadman does not have yet.
     pub(super) confirmed: Vec<usize>,
     pub(super) closing: bool,
+    next_peer: u64,
     jitter: fastrand::Rng,
     /// A buffer for formatting keys, so that each costs one allocation.
     text: String,
@@ -67,6 +72,7 @@ impl<K: Key> Engine<K> {
             calls: Calls::default(),
             confirmed: Vec::new(),
             closing: false,
+            next_peer: 0,
             jitter,
             text: String::new(),
         }
@@ -75,6 +81,20 @@ impl<K: Key> Engine<K> {
     /// Returns the jitter of the next renewal. It needs no secrecy, so the environment's entropy only seeds it.
     pub(super) fn jitter(&mut self) -> Jitter {
         Jitter::from_random(self.jitter.u64(..))
+    }
+
+    /// Returns a new inbox of an actor, and the number by which its messages are known: another actor may have the
+    /// actor's number later.
+    pub(super) fn inbox(&mut self, actor: usize) -> (u64, PeerInbox) {
+        self.next_peer += 1;
+        let (peer, commands) = (self.next_peer, Weak::clone(&self.commands));
+        let deliver = move |message| {
+            if let Some(commands) = commands.upgrade() {
+                // A task that has ended has no actors.
+                drop(commands.send(Command::Peer { actor, peer, message }));
+            }
+        };
+        (peer, PeerInbox::new(deliver))
     }
 
     pub(super) fn text(&mut self, key: &K) -> Arc<str> {
@@ -173,6 +193,7 @@ pub(super) enum Kind<K> {
     Campaigning(Box<Campaigning<K>>),
     Leading(Box<HeldLease<K>>),
     Releasing(Box<Releasing<K>>),
+    Succeeding(Box<Succeeding<K>>),
     /// Between two kinds, within one step.
     Changing,
 }
@@ -185,6 +206,38 @@ pub(super) struct Campaigning<K> {
     pub(super) reply: Option<oneshot::Sender<CampaignResult<K>>>,
     /// Ends the last read, if it is still in flight.
     pub(super) reading: Option<AbortHandle>,
+    pub(super) succession: Option<Succession<K>>,
+}
+
+/// The part of a campaign that would succeed the leader.
+pub(super) struct Succession<K> {
+    pub(super) terms: SuccessorTerms<K>,
+    /// Its actor ([`Kind::Succeeding`]).
+    pub(super) actor: usize,
+}
+
+/// A standby that may be the successor of the leader, beside its campaign.
+pub(super) struct Succeeding<K> {
+    /// Of its inbox.
+    pub(super) peer: u64,
+    pub(super) successor: Successor,
+    pub(super) key: K,
+    pub(super) link: Arc<dyn PeerLink<K>>,
+    /// The ticket of its campaign; `None` once that has ended.
+    pub(super) campaign: Option<u64>,
+}
+
+/// A leader that may name a successor.
+pub(super) struct LeaderSupport<K> {
+    /// Of its inbox.
+    pub(super) peer: u64,
+    pub(super) support: Support,
+    pub(super) period: SupportPeriod,
+    pub(super) link: Arc<dyn PeerLink<K>>,
+    /// The kill deadline of the support period, beside that of the TTL.
+    pub(super) armed: Option<ArmedDeadline>,
+    pub(super) wakes_at: Instant,
+    pub(super) lease_wakes_at: Instant,
 }
 
 pub(super) struct HeldLease<K> {
@@ -197,6 +250,7 @@ pub(super) struct HeldLease<K> {
     pub(super) gone: bool,
     pub(super) handing_back: Option<oneshot::Sender<ReleaseOutcome>>,
     pub(super) dropped: bool,
+    pub(super) support: Option<Box<LeaderSupport<K>>>,
 }
 
 pub(super) struct Releasing<K> {

@@ -7,6 +7,7 @@ use crate::{
     documents::RenewalTurn,
     leadership::LeaseEnd,
     protocol::ScanAnswer,
+    successor::{PeerMessage, SuccessorTerms},
 };
 use futures_util::{
     future::BoxFuture,
@@ -194,15 +195,40 @@ async fn send<K: Key>(
 }
 
 /// The channel has no bound, but the number of commands has: one for each campaign begun or withdrawn, one
-/// for each leadership handed back or deposed, and one for all hints that were not received yet.
+/// for each leadership handed back or deposed, one for all hints that were not received yet, and what a
+/// [`PeerLink`](crate::successor::PeerLink) delivers, which limits it.
 pub(super) enum Command<K> {
-    Campaign { ticket: u64, candidacy: Candidacy<K>, reply: oneshot::Sender<CampaignResult<K>> },
-    Withdraw { ticket: u64 },
+    Campaign {
+        ticket: u64,
+        candidacy: Candidacy<K>,
+        successor: Option<SuccessorTerms<K>>,
+        reply: oneshot::Sender<CampaignResult<K>>,
+    },
+    Withdraw {
+        ticket: u64,
+    },
     LookNow,
-    HandBack { lease: usize, reply: oneshot::Sender<ReleaseOutcome> },
-    Dropped { lease: usize },
-    Shown { lease: usize, epoch: Epoch, incarnation: Incarnation, slot: Slot },
-    Cleanup { done: oneshot::Sender<()> },
+    HandBack {
+        lease: usize,
+        reply: oneshot::Sender<ReleaseOutcome>,
+    },
+    Dropped {
+        lease: usize,
+    },
+    Shown {
+        lease: usize,
+        epoch: Epoch,
+        incarnation: Incarnation,
+        slot: Slot,
+    },
+    Peer {
+        actor: usize,
+        peer: u64,
+        message: PeerMessage,
+    },
+    Cleanup {
+        done: oneshot::Sender<()>,
+    },
 }
 
 pub(super) type CampaignResult<K> = Result<(K, GrantedLeadership), AcquireError>;

@@ -5,6 +5,7 @@ use super::{
 use crate::{
     AcquireError, Candidacy, Entry, Key, Leadership, Standing, Timing,
     protocol::{Campaign, CampaignEvent, CampaignStep, Lease, Release, WonSlot},
+    successor::SuccessorTerms,
 };
 use std::{
     mem,
@@ -19,6 +20,7 @@ impl<K: Key> Engine<K> {
         &mut self,
         ticket: u64,
         candidacy: Candidacy<K>,
+        successor: Option<SuccessorTerms<K>>,
         reply: oneshot::Sender<CampaignResult<K>>,
     ) {
         if self.closing {
@@ -26,12 +28,14 @@ impl<K: Key> Engine<K> {
             drop(reply.send(Err(AcquireError::Closing)));
             return;
         }
+        let succession = successor.and_then(|terms| self.begin_succession(ticket, &candidacy, terms));
         let holder = candidacy.terms.holder.shared();
         let entropy = Arc::clone(&self.env.entropy);
         let wall = Arc::clone(&self.env.wall);
         let campaign = Campaign::begin(candidacy.terms, candidacy.slots.len(), self.now, entropy, wall);
         let slots = candidacy.slots.into();
-        let campaigning = Campaigning { ticket, campaign, slots, holder, reply: Some(reply), reading: None };
+        let (reply, reading) = (Some(reply), None);
+        let campaigning = Campaigning { ticket, campaign, slots, holder, reply, reading, succession };
         let id = self.add(Kind::Campaigning(Box::new(campaigning)));
         self.tickets.insert(ticket, id);
         self.step_campaign(id, CampaignEvent::Woken);
@@ -48,9 +52,11 @@ impl<K: Key> Engine<K> {
         if let Some(reading) = &campaigning.reading {
             reading.abort();
         }
+        let succession = campaigning.succession.take();
         if !actor.calling {
             self.abandon(id);
         }
+        self.end_succession(succession);
     }
 
     pub(super) fn hint_campaigns(&mut self) {
@@ -68,7 +74,10 @@ impl<K: Key> Engine<K> {
         let event = match event {
             ActorEvent::Woken => CampaignEvent::Woken,
             ActorEvent::MaySend => CampaignEvent::MaySend,
-            ActorEvent::Answered(Reply::Scanned(scanned)) => CampaignEvent::Scanned(scanned),
+            ActorEvent::Answered(Reply::Scanned(scanned)) => {
+                self.show_successor(id, &scanned);
+                CampaignEvent::Scanned(scanned)
+            }
             ActorEvent::Answered(Reply::Read(outcome)) => CampaignEvent::Read(outcome),
             ActorEvent::Answered(Reply::Claimed(outcome)) => CampaignEvent::Claimed(outcome),
             ActorEvent::Answered(Reply::Swapped(outcome)) => CampaignEvent::TakenOver(outcome),
@@ -116,12 +125,27 @@ impl<K: Key> Engine<K> {
     /// Arms the deadman, and then answers the caller (I4).
     fn won(&mut self, id: usize, won: WonSlot) {
         let Some(mut campaigning) = self.end_campaign(id) else { return };
-        let WonSlot { slot, entry, sent_at } = won;
-        let key = campaigning.slots[slot].clone();
+        let key = campaigning.slots[won.slot].clone();
+        let terms = campaigning.succession.as_ref().map(|succession| succession.terms.clone());
+        self.end_succession(campaigning.succession.take());
+        self.lead(id, key, won, &mut campaigning, terms);
+    }
+
+    /// Makes the actor the leader of a slot that a write of `campaigning` or of its successor has won.
+    pub(super) fn lead(
+        &mut self,
+        id: usize,
+        key: K,
+        won: WonSlot,
+        campaigning: &mut Campaigning<K>,
+        terms: Option<SuccessorTerms<K>>,
+    ) {
+        let WonSlot { entry, sent_at, .. } = won;
         let (Some(reply), Some(commands)) = (campaigning.reply.take(), self.commands.upgrade()) else {
             return self.release_unused(id, key, &entry);
         };
-        let subject = Subject { key: self.text(&key), holder: campaigning.holder, epoch: entry.epoch.get() };
+        let holder = Arc::clone(&campaigning.holder);
+        let subject = Subject { key: self.text(&key), holder, epoch: entry.epoch.get() };
         let armed = match self.env.deadman.arm(subject, Timing::new(entry.ttl).kill_at(sent_at)) {
             Ok(armed) => armed,
             Err(error) => {
@@ -132,6 +156,7 @@ impl<K: Key> Engine<K> {
         let standing = self.standing(id, &key, &entry, sent_at);
         let lease = Lease::begin(entry, sent_at, self.jitter());
         let wake_at = lease.wake_at();
+        let support = terms.map(|terms| self.begin_support(id, &lease, &standing, terms));
         self.actors[id].kind = Kind::Leading(Box::new(HeldLease {
             key: key.clone(),
             lease,
@@ -140,6 +165,7 @@ impl<K: Key> Engine<K> {
             gone: false,
             handing_back: None,
             dropped: false,
+            support,
         }));
         self.wake_at(id, wake_at);
         // A grant that does not arrive hands itself back.
@@ -153,8 +179,9 @@ impl<K: Key> Engine<K> {
     }
 
     /// Ends the campaign and deletes records that its unresolved attempts may have left.
-    fn abandon(&mut self, id: usize) {
-        let Some(campaigning) = self.end_campaign(id) else { return };
+    pub(super) fn abandon(&mut self, id: usize) {
+        let Some(mut campaigning) = self.end_campaign(id) else { return };
+        self.end_succession(campaigning.succession.take());
         let left = campaigning.campaign.abandon();
         self.remove(id);
         let Some((slot, entries)) = left else { return };
@@ -165,7 +192,7 @@ impl<K: Key> Engine<K> {
     }
 
     /// Releases a record under which no work was started.
-    fn release_unused(&mut self, id: usize, key: K, entry: &Entry) {
+    pub(super) fn release_unused(&mut self, id: usize, key: K, entry: &Entry) {
         let release = Release::begin(entry.incarnation(), entry.epoch, Timing::new(entry.ttl));
         self.begin_release(id, Releasing { key, release, reply: None });
     }

@@ -4,7 +4,7 @@ use super::{
 };
 use crate::{
     Epoch, Incarnation, Key, Loss, ReleaseOutcome, Slot, Timing,
-    protocol::{LeaseEvent, LeaseStep, Release, ReleaseEvent, ReleaseStep},
+    protocol::{LeaseEvent, LeaseStep, Release, ReleaseEvent, ReleaseStep, successor::SupportEvent},
 };
 use std::mem;
 use tokio::sync::oneshot;
@@ -12,6 +12,7 @@ use vvm_clock::Instant;
 
 impl<K: Key> Engine<K> {
     pub(super) fn lease_event(&mut self, id: usize, event: ActorEvent) {
+        let is_woken = matches!(event, ActorEvent::Woken);
         let event = match event {
             ActorEvent::Woken => LeaseEvent::Woken,
             ActorEvent::MaySend => LeaseEvent::MaySend,
@@ -20,6 +21,9 @@ impl<K: Key> Engine<K> {
             ActorEvent::Answered(Reply::Scanned(..) | Reply::Claimed(_) | Reply::Deleted(_)) => return,
         };
         self.step_lease(id, event);
+        if is_woken {
+            self.step_support(id, SupportEvent::Woken);
+        }
         self.settle(id);
     }
 
@@ -33,7 +37,7 @@ impl<K: Key> Engine<K> {
         }
     }
 
-    fn step_lease(&mut self, id: usize, event: LeaseEvent) {
+    pub(super) fn step_lease(&mut self, id: usize, event: LeaseEvent) {
         let now = self.now;
         let jitter = self.jitter();
         let Kind::Leading(leading) = &mut self.actors[id].kind else { return };
@@ -41,26 +45,27 @@ impl<K: Key> Engine<K> {
             return;
         }
         match leading.lease.on(now, event, jitter) {
-            LeaseStep::Sleep(until) => self.wake_at(id, until),
+            LeaseStep::Sleep(until) => self.wake_lease(id, until),
             LeaseStep::Send(loss_at) => {
-                self.wake_at(id, loss_at);
+                self.wake_lease(id, loss_at);
                 self.queue(id, CallPriority::Renewal);
             }
             LeaseStep::Renew { held, entry, timeout, loss_at } => {
                 let key = leading.key.clone();
                 let turn = leading.standing.renewal_turn();
-                self.wake_at(id, loss_at);
+                self.wake_lease(id, loss_at);
                 self.call(id, timeout, StorageCall::Renew(key, held, entry, turn));
             }
             LeaseStep::ReadBack { timeout, loss_at } => {
                 let key = leading.key.clone();
-                self.wake_at(id, loss_at);
+                self.wake_lease(id, loss_at);
                 self.call(id, timeout, StorageCall::Get(key));
             }
-            LeaseStep::Confirmed { sent_at, version: _, wake_at } => {
+            LeaseStep::Confirmed { sent_at, version, wake_at } => {
                 leading.standing.state().confirm(sent_at);
                 self.confirmed.push(id);
-                self.wake_at(id, wake_at);
+                self.wake_lease(id, wake_at);
+                self.step_support(id, SupportEvent::Confirmed(version));
             }
             LeaseStep::Lost(loss) => self.lost(id, now, loss),
             LeaseStep::Over => {}
@@ -73,14 +78,14 @@ impl<K: Key> Engine<K> {
             return;
         }
         let batch = self.confirmed.iter().filter_map(|&id| match &self.actors.get(id)?.kind {
-            Kind::Leading(leading) => Some((&leading.armed, leading.standing.kill_at())),
-            Kind::Campaigning(_) | Kind::Releasing(_) | Kind::Changing => None,
+            Kind::Leading(leading) => Some((&leading.armed, leading.standing.state().lease_kill_at())),
+            Kind::Campaigning(_) | Kind::Releasing(_) | Kind::Succeeding(_) | Kind::Changing => None,
         });
         self.env.deadman.confirm(batch);
         self.confirmed.clear();
     }
 
-    fn lost(&mut self, id: usize, now: Instant, loss: Loss) {
+    pub(super) fn lost(&mut self, id: usize, now: Instant, loss: Loss) {
         let Kind::Leading(leading) = &mut self.actors[id].kind else { return };
         tracing::warn!(key = %leading.key, epoch = %leading.standing.epoch(), %loss, "leadership lost");
         leading.gone = loss.is_mismatch();
@@ -90,7 +95,8 @@ impl<K: Key> Engine<K> {
             self.env.deadman.tighten(&leading.armed, now.after(timing.stopping()));
         }
         leading.standing.state().lose(loss);
-        self.wake_at(id, Instant::NEVER);
+        self.wake_lease(id, Instant::NEVER);
+        self.step_support(id, SupportEvent::LeaseLost);
     }
 
     pub(super) fn hand_back(&mut self, id: usize, reply: oneshot::Sender<ReleaseOutcome>) {
@@ -134,6 +140,9 @@ impl<K: Key> Engine<K> {
             return;
         };
         self.env.deadman.disarm(leading.armed);
+        if let Some(armed) = leading.support.and_then(|support| support.armed) {
+            self.env.deadman.disarm(armed);
+        }
         if leading.gone {
             let _ = reply.send(ReleaseOutcome::AlreadyGone);
             self.remove(id);

@@ -1,4 +1,4 @@
-//! *In preparation: no engine drives it yet.* A successor, so that the loss of a machine costs seconds, at any TTL.
+//! A successor, so that the loss of a machine costs seconds, at any TTL.
 //!
 //! A standby in another process, the *successor* S, grants its leader L time in periods of P ([`SupportPeriod`]), as the
 //! storage does in periods of the TTL. S may claim the record of L once P has passed since S granted time last, and L is

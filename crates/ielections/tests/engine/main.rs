@@ -5,6 +5,7 @@ mod calls;
 mod documents;
 mod ending;
 mod load;
+mod succession;
 
 use ielections::{
     Candidacy, Holder, Leadership, Terms, Ttl, TtlStorage,

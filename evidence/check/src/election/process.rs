@@ -529,6 +529,7 @@ fn name_of(loss: &Loss) -> &'static str {
         Loss::EpochWentBack { .. } => "EpochWentBack",
         Loss::StorageReplaced { .. } => "StorageReplaced",
         Loss::StorageUnreachable { .. } => "StorageUnreachable",
+        Loss::SupportEnded { .. } => "SupportEnded",
         Loss::Suspended => "Suspended",
         Loss::Closing | Loss::HandedBack | Loss::EngineEnded | Loss::Dropped => "a loss of the engine",
     }

@@ -400,7 +400,10 @@ fn losses() -> Vec<Loss> {
             Loss::Vanished => Some(Loss::EpochWentBack { held: epoch, found: None }),
             Loss::EpochWentBack { .. } => Some(Loss::StorageReplaced { cause: "it was".into() }),
             Loss::StorageReplaced { .. } => Some(Loss::StorageUnreachable { last_failure: None }),
-            Loss::StorageUnreachable { .. } => Some(Loss::Suspended),
+            Loss::StorageUnreachable { .. } => {
+                Some(Loss::SupportEnded { period: std::time::Duration::from_secs(5) })
+            }
+            Loss::SupportEnded { .. } => Some(Loss::Suspended),
             Loss::Suspended => Some(Loss::Closing),
             Loss::Closing => Some(Loss::HandedBack),
             Loss::HandedBack => Some(Loss::EngineEnded),

@@ -1,0 +1,259 @@
+//! The successor of a leader, on both sides: [`LeaderSupport`] beside a lease, and [`Succeeding`] beside a campaign.
+
+use super::{
+    actors::{ActorEvent, Engine, Kind, LeaderSupport, Succeeding, Succession},
+    calls::{CallPriority, Reply, StorageCall},
+};
+use crate::{
+    Candidacy, Entry, Key, Loss, Slot, Standing, Timing,
+    protocol::{
+        Lease, LeaseEvent, ScanAnswer, WonSlot,
+        successor::{Successor, SuccessorEvent, SuccessorStep, Support, SupportEvent, SupportStep},
+    },
+    successor::{Datagram, PeerMessage, SuccessorTerms},
+};
+use std::{mem, sync::Arc};
+use vvm_clock::Instant;
+use vvm_deadman::Subject;
+
+impl<K: Key> Engine<K> {
+    pub(super) fn peer_message(&mut self, id: usize, peer: u64, message: PeerMessage) {
+        // After the message was received, and not when the round began (N5).
+        self.now = self.env.clock.now();
+        match self.actors.get(id).map(|actor| &actor.kind) {
+            Some(Kind::Leading(leading)) if leading.support.as_ref().is_some_and(|own| own.peer == peer) => {
+                let event = match message {
+                    PeerMessage::Received(Datagram::ToLeader(message)) => SupportEvent::Received(message),
+                    PeerMessage::InForce(kill_at) => SupportEvent::Tightened(kill_at),
+                    PeerMessage::Stop => SupportEvent::Stop,
+                    PeerMessage::Received(Datagram::ToStandby(_)) | PeerMessage::Found(_) => return,
+                };
+                self.step_support(id, event);
+            }
+            Some(Kind::Succeeding(succeeding)) if succeeding.peer == peer => {
+                let event = match message {
+                    PeerMessage::Found(entry) => SuccessorEvent::Found(entry),
+                    PeerMessage::Received(Datagram::ToStandby(ping)) => SuccessorEvent::Received(ping),
+                    PeerMessage::Stop => SuccessorEvent::Stop,
+                    PeerMessage::Received(Datagram::ToLeader(_)) | PeerMessage::InForce(_) => return,
+                };
+                self.step_successor(id, event);
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn begin_support(
+        &mut self,
+        id: usize,
+        lease: &Lease,
+        standing: &Standing,
+        terms: SuccessorTerms<K>,
+    ) -> Box<LeaderSupport<K>> {
+        let SuccessorTerms { period, link } = terms;
+        let (peer, inbox) = self.inbox(id);
+        standing.state().support(Timing::support(period));
+        let support = Support::begin(lease, period, self.now);
+        link.connect(inbox);
+        let (wakes_at, lease_wakes_at) = (Instant::NEVER, lease.wake_at());
+        Box::new(LeaderSupport { peer, support, period, link, armed: None, wakes_at, lease_wakes_at })
+    }
+
+    /// Moves the wake-up of a lease. That of its support stays.
+    pub(super) fn wake_lease(&mut self, id: usize, at: Instant) {
+        let mut wake_at = at;
+        if let Some(actor) = self.actors.get_mut(id)
+            && let Kind::Leading(leading) = &mut actor.kind
+            && let Some(support) = &mut leading.support
+        {
+            support.lease_wakes_at = at;
+            wake_at = at.min(support.wakes_at);
+        }
+        self.wake_at(id, wake_at);
+    }
+
+    /// Delivers an event to the support of a leader, if it has one, and carries out what follows.
+    pub(super) fn step_support(&mut self, id: usize, mut event: SupportEvent) {
+        loop {
+            let now = self.now;
+            let Kind::Leading(leading) = &mut self.actors[id].kind else { return };
+            let is_ending = leading.is_ending();
+            let leading = &mut **leading;
+            let Some(support) = leading.support.as_deref_mut().filter(|_| !is_ending) else { return };
+            let state = leading.standing.state();
+            match support.support.on(now, event, &mut leading.lease) {
+                SupportStep::Sleep(until) => {
+                    support.wakes_at = until;
+                    let wake_at = until.min(support.lease_wakes_at);
+                    return self.wake_at(id, wake_at);
+                }
+                SupportStep::Send(ping) => support.link.send(Datagram::ToStandby(ping)),
+                SupportStep::Arm(kill_at) => self.arm_support(id, kill_at),
+                SupportStep::Extend(kill_at) => {
+                    if let Some(armed) = &support.armed {
+                        self.env.deadman.confirm([(armed, kill_at)]);
+                        state.set_support_kill_at(kill_at);
+                    }
+                }
+                SupportStep::Disarm => {
+                    if let Some(armed) = support.armed.take() {
+                        self.env.deadman.disarm(armed);
+                    }
+                    state.set_support_kill_at(Instant::NEVER);
+                }
+                SupportStep::Renew => self.step_lease(id, LeaseEvent::Due),
+                SupportStep::MayStop => support.link.may_stop(),
+                // It has ended the lease.
+                SupportStep::Lost => {
+                    let period = support.period.get();
+                    return self.lost(id, now, Loss::SupportEnded { period });
+                }
+            }
+            event = SupportEvent::Woken;
+        }
+    }
+
+    /// Enters the deadline beside that of the TTL. If the system refuses it, no confirmation follows, and the standby is
+    /// not named.
+    fn arm_support(&mut self, id: usize, kill_at: Instant) {
+        let Kind::Leading(leading) = &self.actors[id].kind else { return };
+        let (key, held) = (leading.key.clone(), leading.lease.held());
+        let (holder, epoch) = (held.holder.shared(), held.epoch.get());
+        let subject = Subject { key: self.text(&key), holder, epoch };
+        let armed = self.env.deadman.arm(subject, kill_at);
+        let Kind::Leading(leading) = &mut self.actors[id].kind else { return };
+        let (Some(support), Ok(armed)) = (&mut leading.support, armed) else { return };
+        support.armed = Some(armed);
+        leading.standing.state().set_support_kill_at(kill_at);
+        support.link.tighten(kill_at);
+    }
+}
+
+impl<K: Key> Engine<K> {
+    pub(super) fn begin_succession(
+        &mut self,
+        ticket: u64,
+        candidacy: &Candidacy<K>,
+        terms: SuccessorTerms<K>,
+    ) -> Option<Succession<K>> {
+        let key = candidacy.slots.first()?.clone();
+        let (holder, ttl) = (candidacy.terms.holder.clone(), candidacy.terms.ttl);
+        let (entropy, wall) = (Arc::clone(&self.env.entropy), Arc::clone(&self.env.wall));
+        let successor = Successor::begin(holder, ttl, entropy, wall);
+        let actor = self.add(Kind::Changing);
+        let (peer, inbox) = self.inbox(actor);
+        let link = Arc::clone(&terms.link);
+        link.connect(inbox);
+        let succeeding = Succeeding { peer, successor, key, link, campaign: Some(ticket) };
+        self.actors[actor].kind = Kind::Succeeding(Box::new(succeeding));
+        Some(Succession { terms, actor })
+    }
+
+    /// Shows the successor what a look of its campaign has shown.
+    pub(super) fn show_successor(&mut self, campaign: usize, scanned: &ScanAnswer) {
+        let Kind::Campaigning(campaigning) = &self.actors[campaign].kind else { return };
+        let Some(Succession { terms, actor }) = &campaigning.succession else { return };
+        let entry: Option<&Entry> = scanned.seen.first().and_then(Option::as_ref).and_then(Slot::entry);
+        let Some(entry) = entry.filter(|entry| terms.link.find_leader(&campaigning.slots[0], entry)) else {
+            return;
+        };
+        self.step_successor(*actor, SuccessorEvent::Found(entry.clone()));
+    }
+
+    pub(super) fn successor_event(&mut self, id: usize, event: ActorEvent) {
+        let event = match event {
+            ActorEvent::Woken => SuccessorEvent::Woken,
+            ActorEvent::MaySend => SuccessorEvent::MaySend,
+            ActorEvent::Answered(Reply::Read(outcome)) => SuccessorEvent::Read(outcome),
+            ActorEvent::Answered(Reply::Claimed(outcome)) => SuccessorEvent::Claimed(outcome),
+            ActorEvent::Answered(Reply::Swapped(outcome)) => SuccessorEvent::Swapped(outcome),
+            ActorEvent::Answered(Reply::Scanned(_) | Reply::Deleted(_)) => return,
+        };
+        self.step_successor(id, event);
+    }
+
+    fn step_successor(&mut self, id: usize, mut event: SuccessorEvent) {
+        loop {
+            let now = self.now;
+            let Kind::Succeeding(succeeding) = &mut self.actors[id].kind else { return };
+            let step = succeeding.successor.on(now, event);
+            let (key, campaign) = (succeeding.key.clone(), succeeding.campaign);
+            let (timeout, request) = match step {
+                SuccessorStep::Won(entry, sent_at) => {
+                    let won = WonSlot { slot: 0, entry, sent_at };
+                    return self.won_by_right(id, campaign, key, won);
+                }
+                _ if campaign.is_none() => return self.abandon_succession(id),
+                SuccessorStep::Sleep(until) => return self.wake_at(id, until),
+                // Seconds count, as for a renewal.
+                SuccessorStep::Send => return self.queue(id, CallPriority::Renewal),
+                SuccessorStep::Reply(message) => {
+                    succeeding.link.send(Datagram::ToLeader(message));
+                    event = SuccessorEvent::Woken;
+                    continue;
+                }
+                SuccessorStep::MayStop => {
+                    succeeding.link.may_stop();
+                    event = SuccessorEvent::Woken;
+                    continue;
+                }
+                SuccessorStep::Read(timeout) => (timeout, StorageCall::Get(key)),
+                SuccessorStep::TakeOver(observed, entry, timeout) => {
+                    (timeout, StorageCall::ClaimExpired(key, observed, entry))
+                }
+                SuccessorStep::Renew(held, entry, timeout) => {
+                    (timeout, StorageCall::Renew(key, held, entry, None))
+                }
+            };
+            self.wake_at(id, Instant::NEVER);
+            return self.call(id, timeout, request);
+        }
+    }
+
+    /// Leads with the actor of the successor, which has no call in flight. That of the campaign may have one, whose
+    /// answer must not reach the lease.
+    fn won_by_right(&mut self, id: usize, ticket: Option<u64>, key: K, won: WonSlot) {
+        self.actors[id].kind = Kind::Changing;
+        let campaign = ticket.and_then(|ticket| self.tickets.get(&ticket)).copied();
+        let is_calling = campaign.is_some_and(|campaign| self.actors[campaign].calling);
+        let Some(Kind::Campaigning(campaigning)) =
+            campaign.map(|campaign| mem::replace(&mut self.actors[campaign].kind, Kind::Changing))
+        else {
+            return self.release_unused(id, key, &won.entry);
+        };
+        let (mut campaigning, Some(campaign)) = (campaigning, campaign) else { return };
+        if let Some(reading) = &campaigning.reading {
+            reading.abort();
+        }
+        let terms = campaigning.succession.take().map(|succession| succession.terms);
+        self.lead(id, key, won, &mut campaigning, terms);
+        self.actors[campaign].kind = Kind::Campaigning(campaigning);
+        if !is_calling {
+            self.abandon(campaign);
+        }
+    }
+
+    /// Ends a successor with its campaign. Waits for the answer of a write in flight first.
+    pub(super) fn end_succession(&mut self, succession: Option<Succession<K>>) {
+        let Some(Succession { actor: id, .. }) = succession else { return };
+        let Some(actor) = self.actors.get_mut(id) else { return };
+        let Kind::Succeeding(succeeding) = &mut actor.kind else { return };
+        succeeding.campaign = None;
+        if !actor.calling {
+            self.abandon_succession(id);
+        }
+    }
+
+    /// Deletes the records that its unresolved attempts may have left.
+    fn abandon_succession(&mut self, id: usize) {
+        let Kind::Succeeding(succeeding) = mem::replace(&mut self.actors[id].kind, Kind::Changing) else {
+            return;
+        };
+        let Succeeding { successor, key, .. } = *succeeding;
+        self.remove(id);
+        for entry in successor.abandon() {
+            let id = self.add(Kind::Changing);
+            self.release_unused(id, key.clone(), &entry);
+        }
+    }
+}

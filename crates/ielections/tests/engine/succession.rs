@@ -1,0 +1,421 @@
+//! A leader with a successor: the engine with its deadman, and a network in memory.
+
+use crate::{candidacy, on};
+use ielections::{
+    AcquireError, Candidacy, Entry, Holder, Leadership, Loss, ReleaseOutcome, Terms, Ttl, TtlStorage,
+    successor::{Datagram, PeerInbox, PeerLink, PeerMessage, SuccessorTerms, SupportPeriod},
+    testing::{
+        Model,
+        elections_suite::Process,
+        mock::{Fault, FaultyStorage, Verb},
+    },
+};
+use std::{
+    pin::pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+use testing_time::MockClock;
+use vvm_clock::{Clock, Instant};
+use vvm_deadman::recording::RecordingTrigger;
+
+const TTL: Duration = Duration::from_secs(300);
+const P: Duration = Duration::from_secs(5);
+
+fn support() -> SupportPeriod {
+    SupportPeriod::new(P, Ttl::new(TTL).unwrap()).unwrap()
+}
+
+/// Delivers datagrams at once. It knows every leader.
+#[derive(Debug, Default)]
+struct Network(Mutex<Vec<Arc<MemoryLink>>>);
+
+#[derive(Debug)]
+struct MemoryLink {
+    holder: &'static str,
+    network: Arc<Network>,
+    trigger: Arc<RecordingTrigger>,
+    inbox: Mutex<Option<PeerInbox>>,
+    is_cut: AtomicBool,
+    /// Guardian and keeper confirm no deadline.
+    is_deaf: AtomicBool,
+    may_stop: AtomicUsize,
+    sent: Mutex<Vec<Datagram>>,
+}
+
+impl MemoryLink {
+    fn deliver(&self, message: PeerMessage) {
+        if let Some(inbox) = self.inbox.lock().unwrap().as_ref() {
+            inbox.deliver(message);
+        }
+    }
+
+    fn is_cut(&self) -> bool {
+        self.is_cut.load(Ordering::Relaxed)
+    }
+
+    fn may_stop(&self) -> usize {
+        self.may_stop.load(Ordering::Relaxed)
+    }
+
+    /// Whether it has named a successor.
+    fn has_named(&self) -> bool {
+        self.sent
+            .lock()
+            .unwrap()
+            .iter()
+            .any(|sent| matches!(sent, Datagram::ToStandby(ping) if ping.below.is_some()))
+    }
+
+    /// Whether it was named, and has acknowledged that.
+    fn is_named(&self) -> bool {
+        let acknowledges = |sent: &Datagram| {
+            matches!(
+                sent,
+                Datagram::ToLeader(ielections::successor::FromStandby::Answer { acknowledges: true, .. })
+            )
+        };
+        self.sent.lock().unwrap().iter().any(acknowledges)
+    }
+}
+
+impl PeerLink<u32> for MemoryLink {
+    fn connect(&self, inbox: PeerInbox) {
+        *self.inbox.lock().unwrap() = Some(inbox);
+    }
+
+    fn find_leader(&self, _slot: &u32, entry: &Entry) -> bool {
+        entry.holder.as_str() != self.holder
+    }
+
+    fn send(&self, datagram: Datagram) {
+        self.sent.lock().unwrap().push(datagram);
+        let links = self.network.0.lock().unwrap().clone();
+        for other in links {
+            if other.holder != self.holder && !self.is_cut() && !other.is_cut() {
+                other.deliver(PeerMessage::Received(datagram));
+            }
+        }
+    }
+
+    fn tighten(&self, kill_at: Instant) {
+        let earliest = self.trigger.earliest().map(|(at, _)| at);
+        if earliest == Some(kill_at) && !self.is_deaf.load(Ordering::Relaxed) {
+            self.deliver(PeerMessage::InForce(kill_at));
+        }
+    }
+
+    fn may_stop(&self) {
+        self.may_stop.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+struct Candidate {
+    process: Process<u32>,
+    storage: Arc<FaultyStorage<u32>>,
+    link: Arc<MemoryLink>,
+    holder: &'static str,
+}
+
+impl Candidate {
+    fn start(
+        clock: &MockClock,
+        model: &Arc<Model<u32>>,
+        network: &Arc<Network>,
+        holder: &'static str,
+    ) -> Self {
+        let time: Arc<dyn Clock> = Arc::new(clock.clone());
+        let storage = Arc::new(FaultyStorage::new(model.open(), Arc::clone(&time)));
+        let process = Process::start(Arc::clone(&storage) as Arc<dyn TtlStorage<u32>>, time);
+        let link = Arc::new(MemoryLink {
+            holder,
+            network: Arc::clone(network),
+            trigger: Arc::clone(&process.trigger),
+            inbox: Mutex::default(),
+            is_cut: AtomicBool::new(false),
+            is_deaf: AtomicBool::new(false),
+            may_stop: AtomicUsize::new(0),
+            sent: Mutex::default(),
+        });
+        network.0.lock().unwrap().push(Arc::clone(&link));
+        Self { process, storage, link, holder }
+    }
+
+    async fn acquire(&self) -> Leadership {
+        let slots = vec![0];
+        let terms = Terms::new(Holder::new(self.holder).unwrap(), Ttl::new(TTL).unwrap());
+        let link = Arc::clone(&self.link) as _;
+        let successor = SuccessorTerms { period: support(), link };
+        let acquired = self.process.elections.acquire_with_successor(Candidacy { slots, terms }, successor);
+        acquired.await.unwrap().1
+    }
+
+    /// Every call of the storage fails, at once and without an effect.
+    fn lose_storage(&self) {
+        for verb in [Verb::Get, Verb::Scan, Verb::TakeOver, Verb::CompareAndSwap, Verb::CompareAndDelete] {
+            self.storage.fail_always(verb, Fault::LostRequest);
+        }
+    }
+
+    fn cut(&self) {
+        self.link.is_cut.store(true, Ordering::Relaxed);
+    }
+
+    fn kill_at(&self) -> Instant {
+        self.process.trigger.earliest().unwrap().0
+    }
+}
+
+struct Pair {
+    clock: MockClock,
+    leader: Candidate,
+    standby: Candidate,
+}
+
+impl Pair {
+    fn new(clock: MockClock) -> Self {
+        let (model, network) = (Model::new(), Arc::new(Network::default()));
+        let start = |holder| Candidate::start(&clock, &model, &network, holder);
+        let (leader, standby) = (start("leader"), start("standby"));
+        Self { clock, leader, standby }
+    }
+
+    async fn pass(&self, span: Duration) {
+        self.clock.sleep(span).await;
+    }
+
+    async fn until(&self, seen: impl Fn() -> bool) {
+        while !seen() {
+            self.pass(Duration::from_millis(1)).await;
+        }
+    }
+
+    async fn until_named(&self) {
+        self.until(|| self.standby.link.is_named()).await;
+    }
+}
+
+fn in_mock_time(story: impl AsyncFnOnce(Pair)) {
+    let clock = MockClock::new();
+    on(&clock, async { story(Pair::new(clock.clone())).await });
+}
+
+/// Shows I1 beside a right to claim, and the price of a lost machine: P and one claim.
+#[test]
+fn loss_of_the_leaders_machine_costs_little_more_than_the_support_period() {
+    in_mock_time(async |pair| {
+        let _leadership = pair.leader.acquire().await;
+        let mut standby = pin!(pair.standby.acquire());
+        let naming = async {
+            pair.until_named().await;
+            pair.pass(P * 3).await;
+        };
+        tokio::select! {
+            biased;
+            _ = &mut standby => panic!("two leaders"),
+            () = naming => {}
+        }
+        let (crashed_at, kill_at) = (pair.clock.now(), pair.leader.kill_at());
+        assert!(kill_at <= crashed_at.after(P * 4 / 5), "the deadline of the support period is in force");
+        pair.leader.process.crash();
+        pair.leader.cut();
+        let next = standby.await;
+        let led_at = pair.clock.now();
+        assert!(
+            led_at > kill_at && led_at <= crashed_at.after(P * 11 / 10),
+            "{:?}",
+            led_at.since(crashed_at)
+        );
+        assert_eq!(pair.standby.kill_at(), next.standing().kill_at());
+        assert_eq!(next.release().await, ReleaseOutcome::Released);
+    });
+}
+
+#[test]
+fn outage_of_the_storage_does_not_end_a_leader_with_a_successor() {
+    in_mock_time(async |pair| {
+        let leadership = pair.leader.acquire().await;
+        let outage = async {
+            pair.until_named().await;
+            pair.leader.lose_storage();
+            pair.standby.lose_storage();
+            pair.pass(Duration::from_secs(180)).await;
+            assert_eq!(leadership.standing().loss(), None);
+            assert!(leadership.remaining() > P / 2);
+            pair.leader.storage.heal();
+            pair.standby.storage.heal();
+            pair.pass(P).await;
+            assert_eq!(leadership.release().await, ReleaseOutcome::Released);
+        };
+        let (next, ()) = tokio::join!(pair.standby.acquire(), outage);
+        next.release().await;
+    });
+}
+
+/// Shows N1: neither the successor nor the storage answers.
+#[test]
+fn leader_without_successor_and_storage_is_lost_and_dead_within_the_support_period() {
+    in_mock_time(async |pair| {
+        let leadership = pair.leader.acquire().await;
+        let cut_off = async {
+            pair.until_named().await;
+            pair.pass(P * 3).await;
+            pair.leader.cut();
+            pair.leader.lose_storage();
+            let cut_at = pair.clock.now();
+            let loss = leadership.lost().await;
+            assert_eq!(loss, Loss::SupportEnded { period: P });
+            assert!(pair.clock.now() <= cut_at.after(P * 65 / 100));
+            let kill_at = pair.leader.kill_at();
+            assert!(kill_at <= cut_at.after(P * 80 / 100), "{:?}", kill_at.since(cut_at));
+            kill_at
+        };
+        let (next, kill_at) = tokio::join!(pair.standby.acquire(), cut_off);
+        assert!(pair.clock.now() > kill_at, "two leaders");
+        assert_eq!(pair.leader.kill_at(), kill_at, "a loss makes the deadline final");
+        next.release().await;
+        drop(leadership);
+    });
+}
+
+#[test]
+fn leader_whose_successor_is_gone_withdraws_it_and_stays() {
+    in_mock_time(async |pair| {
+        let leadership = pair.leader.acquire().await;
+        {
+            let mut standby = pin!(pair.standby.acquire());
+            tokio::select! {
+                biased;
+                _ = &mut standby => panic!("two leaders"),
+                () = pair.until_named() => {}
+            }
+            pair.standby.cut();
+        }
+        pair.pass(P).await;
+        // The deadline is that of the TTL again.
+        assert!(pair.leader.kill_at() > pair.clock.now().after(TTL / 2));
+        pair.pass(TTL * 2).await;
+        assert_eq!(leadership.standing().loss(), None);
+        assert_eq!(leadership.release().await, ReleaseOutcome::Released);
+        assert_eq!(pair.leader.process.deadman.armed(), 0);
+    });
+}
+
+#[test]
+fn planned_stop_of_the_leader_withdraws_first() {
+    in_mock_time(async |pair| {
+        let leadership = pair.leader.acquire().await;
+        let stopping = async {
+            pair.until_named().await;
+            pair.leader.link.deliver(PeerMessage::Stop);
+            let asked_at = pair.clock.now();
+            pair.until(|| pair.leader.link.may_stop() == 1).await;
+            assert!(pair.clock.now() <= asked_at.after(P / 10), "one renewal");
+            assert!(pair.leader.kill_at() > pair.clock.now().after(TTL / 2), "withdrawn");
+            let released_at = pair.clock.now();
+            assert_eq!(leadership.release().await, ReleaseOutcome::Released);
+            released_at
+        };
+        let (next, released_at) = tokio::join!(pair.standby.acquire(), stopping);
+        assert!(pair.clock.now().since(released_at) <= Terms::POLL, "a usual hand-over");
+        next.release().await;
+    });
+}
+
+#[test]
+fn standby_that_stops_may_do_so_once_it_is_withdrawn() {
+    in_mock_time(async |pair| {
+        let leadership = pair.leader.acquire().await;
+        let leaving = async {
+            pair.until_named().await;
+            pair.standby.link.deliver(PeerMessage::Stop);
+            pair.until(|| pair.standby.link.may_stop() == 1).await;
+        };
+        tokio::select! {
+            biased;
+            _ = pair.standby.acquire() => panic!("two leaders"),
+            () = leaving => {}
+        }
+        assert!(pair.leader.kill_at() > pair.clock.now().after(TTL / 2), "withdrawn");
+        assert_eq!(leadership.release().await, ReleaseOutcome::Released);
+    });
+}
+
+/// Shows N2.
+#[test]
+fn standby_is_not_named_until_the_deadline_is_in_force_everywhere() {
+    in_mock_time(async |pair| {
+        pair.leader.link.is_deaf.store(true, Ordering::Relaxed);
+        let leadership = pair.leader.acquire().await;
+        tokio::select! {
+            biased;
+            _ = pair.standby.acquire() => panic!("two leaders"),
+            () = pair.pass(P * 20) => {}
+        }
+        assert!(!pair.leader.link.has_named());
+        assert_eq!(leadership.standing().loss(), None);
+        assert_eq!(leadership.release().await, ReleaseOutcome::Released);
+        assert_eq!(pair.leader.process.deadman.armed(), 0);
+    });
+}
+
+/// Shows N5: the process stands still after the last ping has arrived, and before the engine handles it.
+#[test]
+fn right_counts_from_the_handling_of_a_ping_and_not_from_the_round_before() {
+    const STANDS_STILL: Duration = Duration::from_secs(3);
+    in_mock_time(async |pair| {
+        let _leadership = pair.leader.acquire().await;
+        let mut standby = pin!(pair.standby.acquire());
+        tokio::select! {
+            biased;
+            _ = &mut standby => panic!("two leaders"),
+            () = pair.until_named() => {}
+        }
+        let last = pair.leader.link.sent.lock().unwrap().last().copied();
+        let Some(Datagram::ToStandby(ping)) = last else { panic!("{last:?}") };
+        pair.leader.process.crash();
+        pair.leader.cut();
+        let (link, clock) = (Arc::clone(&pair.standby.link), pair.clock.clone());
+        let handled_at = Arc::new(Mutex::new(None));
+        let stands_still = {
+            let handled_at = Arc::clone(&handled_at);
+            move |verb| {
+                if verb == Verb::Scan && handled_at.lock().unwrap().is_none() {
+                    let ping = ielections::successor::Ping { number: ping.number + 1, ..ping };
+                    link.deliver(PeerMessage::Received(Datagram::ToStandby(ping)));
+                    clock.advance(STANDS_STILL);
+                    *handled_at.lock().unwrap() = Some(clock.now());
+                }
+            }
+        };
+        // Without an answer in that round, nothing else reads the clock.
+        pair.standby.storage.fail_always(Verb::Scan, Fault::SlowAnswer(Duration::from_millis(1)));
+        pair.standby.storage.watch(stands_still);
+        let next = standby.await;
+        let handled_at = handled_at.lock().unwrap().unwrap();
+        assert!(pair.clock.now() >= handled_at.after(P), "{:?}", pair.clock.now().since(handled_at));
+        next.release().await;
+    });
+}
+
+#[test]
+fn terms_that_do_not_fit_are_refused() {
+    in_mock_time(async |pair| {
+        let acquire = |candidacy| {
+            let link = Arc::clone(&pair.leader.link) as _;
+            let terms = SuccessorTerms { period: support(), link };
+            pair.leader.process.elections.acquire_with_successor(candidacy, terms)
+        };
+        let refused = acquire(candidacy(0)).await.map(drop);
+        assert!(matches!(refused, Ok(())), "a quarter of 20 s");
+        let short = Terms { ttl: Ttl::new(P * 3).unwrap(), ..candidacy(1).terms };
+        let refused = acquire(Candidacy { terms: short, ..candidacy(1) }).await.unwrap_err();
+        assert!(matches!(refused, AcquireError::SupportPeriod(_)), "{refused}");
+        let many = Candidacy { slots: vec![2, 3], ..candidacy(2) };
+        let refused = acquire(many).await.unwrap_err();
+        assert!(matches!(refused, AcquireError::SuccessorOfManySlots), "{refused}");
+    });
+}
