@@ -17,7 +17,7 @@ pub(crate) use telemetry::{Call, FailureKind, NO_ANSWER, Telemetry, loss_word};
 pub use role::{PendingRestart, Role, SlotLeadership, WhyStopping};
 
 use crate::history::UnwrittenEnds;
-use ielections::{Holder, Loss, Slot, Standing, Timing, Ttl};
+use ielections::{Holder, Loss, Slot, Standing, Ttl};
 use parking_lot::Mutex;
 use recent::Recent;
 use seen::OtherLeaders;

@@ -211,7 +211,7 @@ fn loss_of_the_leaders_machine_costs_little_more_than_the_support_period() {
         let mut standby = pin!(pair.standby.acquire());
         let naming = async {
             pair.until_named().await;
-            pair.pass(P * 3).await;
+            pair.pass(TTL * 2).await;
         };
         tokio::select! {
             biased;
@@ -219,6 +219,7 @@ fn loss_of_the_leaders_machine_costs_little_more_than_the_support_period() {
             () = naming => {}
         }
         let (crashed_at, kill_at) = (pair.clock.now(), pair.leader.kill_at());
+        assert!(kill_at > crashed_at, "renewals and acknowledgements have moved both deadlines");
         assert!(kill_at <= crashed_at.after(P * 4 / 5), "the deadline of the support period is in force");
         pair.leader.process.crash();
         pair.leader.cut();

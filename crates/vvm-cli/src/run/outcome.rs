@@ -193,7 +193,10 @@ impl ExitReason {
         let (outcome, status) = match refusal {
             AcquireError::TimedOut { .. } => (Outcome::NotAcquired, exit::NOT_ACQUIRED),
             AcquireError::LeaderSeen { .. } => (Outcome::LeaderSeen, exit::NOT_ACQUIRED),
-            AcquireError::TtlTooShort { .. } => (Outcome::Misuse, exit::MISUSE),
+            AcquireError::TtlTooShort { .. }
+            | AcquireError::SuccessorOfManySlots
+            | AcquireError::SupportPeriod(_)
+            | AcquireError::SupportTooShort { .. } => (Outcome::Misuse, exit::MISUSE),
             AcquireError::Refused(_) | AcquireError::EpochWentBack { .. } => {
                 (Outcome::StorageRefused, exit::STORAGE)
             }

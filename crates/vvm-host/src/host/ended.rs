@@ -76,7 +76,11 @@ impl HostOutcome {
             Self::Problem(Problem::Lost(_)) => exit_status::LOST,
             Self::Problem(Problem::NotAcquired(refusal)) => match **refusal {
                 AcquireError::TimedOut { .. } | AcquireError::LeaderSeen { .. } => exit_status::NOT_ACQUIRED,
-                AcquireError::TtlTooShort { .. } | AcquireError::NoSlots => exit_status::MISUSE,
+                AcquireError::TtlTooShort { .. }
+                | AcquireError::NoSlots
+                | AcquireError::SuccessorOfManySlots
+                | AcquireError::SupportPeriod(_)
+                | AcquireError::SupportTooShort { .. } => exit_status::MISUSE,
                 AcquireError::Refused(_) | AcquireError::EpochWentBack { .. } => exit_status::STORAGE,
                 AcquireError::Closing | AcquireError::Deadman(_) => exit_status::SYSTEM,
             },

@@ -71,7 +71,7 @@ impl FailureKind for WriteError {
     }
 }
 
-const LOSSES: [&str; 8] = [
+const LOSSES: [&str; 9] = [
     "stolen",
     "vanished",
     "epoch_went_back",
