@@ -291,9 +291,13 @@ impl<K: Key> Engine<K> {
     }
 
     fn answered(&mut self, (id, reply): (usize, Reply)) {
-        // The process may have been stopped since the round began: the answer was not seen before now (I5).
-        self.now = self.env.clock.now();
+        self.read_clock();
         self.deliver(id, ActorEvent::Answered(reply));
+    }
+
+    /// The process may have been stopped since the round began: what arrived was not seen before now (I5, N5).
+    fn read_clock(&mut self) {
+        self.now = self.env.clock.now();
     }
 
     /// Ends campaigns and sends each leader a loss. Renewals continue until each has handed back (I6).

@@ -18,8 +18,7 @@ use vvm_deadman::Subject;
 
 impl<K: Key> Engine<K> {
     pub(super) fn peer_message(&mut self, id: usize, peer: u64, message: PeerMessage) {
-        // After the message was received, and not when the round began (N5).
-        self.now = self.env.clock.now();
+        self.read_clock();
         match self.actors.get(id).map(|actor| &actor.kind) {
             Some(Kind::Leading(leading)) if leading.support.as_ref().is_some_and(|own| own.peer == peer) => {
                 let event = match message {
