@@ -17,6 +17,7 @@ use crate::{
     settings::{self, ResolvedArguments, SettingsError},
     status::{self, StatusArgs},
     step_down::{self, StepDownArgs},
+    ui::{self, UiArgs},
     watch::{self, WatchArgs},
 };
 use clap::{
@@ -50,6 +51,7 @@ pub(crate) enum Command {
     Status(StatusArgs),
     List(ListArgs),
     Watch(WatchArgs),
+    Ui(UiArgs),
     Doctor(DoctorArgs),
     History(HistoryArgs),
     StepDown(StepDownArgs),
@@ -120,6 +122,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Status(status) => status::main(&status),
         Command::List(list) => list::main(&list),
         Command::Watch(watch) => watch::main(&watch),
+        Command::Ui(ui) => ui::main(&ui),
         Command::Doctor(doctor) => doctor::main(&doctor),
         Command::History(history) => history::main(&history),
         Command::StepDown(step_down) => step_down::main(&step_down),

@@ -18,11 +18,15 @@ use vvm_clock::{Instant, SystemWallClock, WallClock as _};
 use vvm_host::operate::{Axis, Bar, BarKind, Mark, MarkKind, PastLeadership, Purpose, Timeline, read};
 
 #[derive(Serialize)]
-struct LeadershipRow {
-    slot: u32,
+pub(crate) struct LeadershipRow {
+    pub(crate) slot: u32,
     #[serde(flatten)]
-    leadership: PastLeadership,
+    pub(crate) leadership: PastLeadership,
 }
+
+/// How a leadership ended whose record has stood for its TTL.
+pub(crate) const NOT_RENEWED: &str =
+    "not renewed for its TTL: its leader is dead, hangs or is cut off from the storage";
 
 pub(crate) fn main(args: &HistoryArgs) -> ExitCode {
     if args.periods {
@@ -88,13 +92,13 @@ pub(crate) fn main(args: &HistoryArgs) -> ExitCode {
 }
 
 /// Returns what the slot proves about a leadership without an end in the log; none if it lasts.
-fn unrecorded_end(epoch: u64, slot: &Slot) -> Option<String> {
+pub(crate) fn unrecorded_end(epoch: u64, slot: &Slot) -> Option<String> {
     match slot.last_epoch().map(|last| last.get()) {
         Some(last) if last > epoch => Some(format!("no end was recorded; followed by epoch {last}")),
         _ if slot.entry().is_none() => Some("released; no end was recorded".into()),
-        _ => (Observation::default().add(slot, Instant::ORIGIN) == Liveness::Stale).then(|| {
-            "not renewed for its TTL: its leader is dead, hangs or is cut off from the storage".into()
-        }),
+        _ => {
+            (Observation::default().add(slot, Instant::ORIGIN) == Liveness::Stale).then(|| NOT_RENEWED.into())
+        }
     }
 }
 
@@ -107,7 +111,7 @@ fn lasted(leadership: &PastLeadership, now: Duration) -> Option<Duration> {
 }
 
 /// Returns the picture of these leaderships, which are in the order of their slots and epochs.
-fn timeline(name: &str, lines: &[LeadershipRow], now: Duration) -> Timeline {
+pub(crate) fn timeline(name: &str, lines: &[LeadershipRow], now: Duration) -> Timeline {
     let (mut bars, mut marks) = (Vec::new(), Vec::new());
     let mut before: Option<&LeadershipRow> = None;
     for (place, line) in lines.iter().enumerate() {

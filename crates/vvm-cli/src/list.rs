@@ -32,8 +32,12 @@ pub(crate) fn main(args: &ListArgs) -> ExitCode {
             return Err(InspectionError::Status(exit::MISUSE, refusal.to_owned()));
         };
         let mut lines = Vec::new();
-        for cluster in &names {
-            let Some(slots) = storage.slot_count(cluster).await? else { continue };
+        for (cluster, listed) in &names {
+            let slots = match listed {
+                Some(_) => *listed,
+                None => storage.slot_count(cluster).await?,
+            };
+            let Some(slots) = slots else { continue };
             let keys = SlotNumber::all(slots).map(|slot| ElectionKey { cluster: cluster.clone(), slot });
             let keys = keys.collect::<Vec<_>>();
             let (found, requests) = storage.scan_with_requests(cluster, &keys).await?;

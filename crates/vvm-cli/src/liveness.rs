@@ -29,7 +29,16 @@ impl fmt::Display for Liveness {
 }
 
 #[derive(Clone, Default, Debug)]
-pub(crate) struct Observation(Option<(Entry, Duration, Instant)>);
+pub(crate) struct Observation(Option<ObservedRecord>);
+
+#[derive(Clone, Debug)]
+struct ObservedRecord {
+    entry: Entry,
+    age: Duration,
+    at: Instant,
+    /// Whether it is known to have been written less than its TTL before the first look.
+    is_dated: bool,
+}
 
 impl Observation {
     /// Adds an answer that arrived at `now`, and returns what all answers prove.
@@ -40,26 +49,41 @@ impl Observation {
             self.0 = None;
             return Liveness::Free;
         };
-        let same = self.0.take_if(|(seen, ..)| seen.is_same_write(entry));
-        let moved = same.is_none() && self.0.is_some();
-        let observed = same.map_or(Duration::ZERO, |(_, age, at)| age + at.until(now));
-        let age = observed.max(proven_age.unwrap_or_default());
-        self.0 = Some((entry.clone(), age, now));
-        if age >= entry.ttl.get() {
-            Liveness::Stale
-        } else if moved || proven_age.is_some() {
-            Liveness::Led
-        } else {
-            Liveness::Held
+        let (observed, is_dated) = match &self.0 {
+            Some(seen) if seen.entry.is_same_write(entry) => (seen.age + seen.at.until(now), seen.is_dated),
+            // Written after the last look.
+            Some(seen) => (Duration::ZERO, seen.at.until(now) < entry.ttl.get()),
+            None => (Duration::ZERO, false),
+        };
+        let (age, is_dated) =
+            (observed.max(proven_age.unwrap_or_default()), is_dated || proven_age.is_some());
+        self.0 = Some(ObservedRecord { entry: entry.clone(), age, at: now, is_dated });
+        self.liveness()
+    }
+
+    /// Adds the age that the clock of the storage's server shows, and returns what follows.
+    pub(crate) fn add_shown_age(&mut self, age: Duration) -> Liveness {
+        if let Some(seen) = &mut self.0 {
+            (seen.age, seen.is_dated) = (seen.age.max(age), true);
+        }
+        self.liveness()
+    }
+
+    fn liveness(&self) -> Liveness {
+        match &self.0 {
+            None => Liveness::Free,
+            Some(seen) if seen.age >= seen.entry.ttl.get() => Liveness::Stale,
+            Some(seen) if seen.is_dated => Liveness::Led,
+            Some(_) => Liveness::Held,
         }
     }
 
     pub(crate) fn record(&self) -> Option<&Entry> {
-        self.0.as_ref().map(|(entry, ..)| entry)
+        self.0.as_ref().map(|seen| &seen.entry)
     }
 
     pub(crate) fn age(&self) -> Duration {
-        self.0.as_ref().map_or(Duration::ZERO, |(_, age, _)| *age)
+        self.0.as_ref().map_or(Duration::ZERO, |seen| seen.age)
     }
 }
 
@@ -91,6 +115,9 @@ pub(crate) mod tests {
         assert_eq!(prove(&[(0, held(1, None)), (20, held(1, None))]), Liveness::Stale);
         assert_eq!(prove(&[(0, held(1, None)), (15, held(2, None))]), Liveness::Led);
         assert_eq!(prove(&[(0, held(1, None)), (15, held(2, None)), (35, held(2, None))]), Liveness::Stale);
+        assert_eq!(prove(&[(0, held(1, None)), (15, held(2, None)), (16, held(2, None))]), Liveness::Led);
+        // It was written at any time since.
+        assert_eq!(prove(&[(0, held(1, None)), (20, held(2, None))]), Liveness::Held);
         assert_eq!(prove(&[(0, held(1, None)), (1, free.clone())]), Liveness::Free);
         assert_eq!(prove(&[(0, held(1, None)), (1, free), (30, held(1, None))]), Liveness::Held);
     }

@@ -28,6 +28,7 @@ mod shown;
 mod status;
 mod step_down;
 mod turn;
+mod ui;
 mod watch;
 
 use rustix::process::Signal;

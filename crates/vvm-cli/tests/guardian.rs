@@ -38,6 +38,7 @@ mod cases {
     mod status;
     mod step_down;
     mod terminal;
+    mod ui;
     mod warm;
     mod warm_failures;
 }

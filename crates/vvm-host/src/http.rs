@@ -1,4 +1,4 @@
-//! The HTTP server of a host: status, metrics and probes.
+//! The HTTP server of a host, with status, metrics and probes, and of `vvm ui`.
 //!
 //! It is one future with all connections in it: no task or thread to join, and nothing is left when it is
 //! dropped. It waits only for its own sockets, so it delays no renewal.
@@ -43,11 +43,23 @@ const HEAD_BYTES: usize = 8 * 1024;
 /// The pause after the system refused a connection, mostly for want of descriptors. Avoids a busy loop.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// A server of GET and HEAD: no request changes anything.
 #[derive(Debug)]
-pub(crate) struct HttpServer {
+pub struct HttpServer {
     listener: TcpListener,
-    pub(crate) address: SocketAddr,
+    /// Where it listens.
+    pub address: SocketAddr,
 }
+
+/// What a server answers.
+pub trait HttpAnswers {
+    /// Returns the answer to `path`, with what follows a `?`. Must not wait.
+    fn to(&self, path: &str, query: &str) -> HttpAnswer;
+}
+
+/// An answer, which no client may keep.
+#[derive(Debug)]
+pub struct HttpAnswer(Response<Full<Bytes>>);
 
 /// The server can't listen at an address.
 #[derive(Debug, thiserror::Error)]
@@ -60,7 +72,10 @@ pub struct CantListen {
 
 impl HttpServer {
     /// Listens at `address`; port 0 is any free one. Must be called in the context of a runtime.
-    pub(crate) fn bind(address: SocketAddr) -> Result<Self, CantListen> {
+    ///
+    /// # Errors
+    /// If the system refuses the address.
+    pub fn bind(address: SocketAddr) -> Result<Self, CantListen> {
         let listen = || {
             let listener = std::net::TcpListener::bind(address)?;
             listener.set_nonblocking(true)?;
@@ -73,7 +88,10 @@ impl HttpServer {
 
     /// Answers requests. A new connection closes the oldest one if there are too many, so that clients that
     /// send slowly or not at all can't keep a probe waiting.
-    pub(crate) async fn serve(self, answers: &Answers, clock: &Arc<dyn Clock>) -> Infallible {
+    ///
+    /// # Cancel safety
+    /// May be dropped at will: its connections are closed.
+    pub async fn serve(self, answers: &impl HttpAnswers, clock: &Arc<dyn Clock>) -> Infallible {
         let mut connections = FuturesUnordered::new();
         let mut open = BTreeMap::new();
         for number in 0_u64.. {
@@ -105,10 +123,15 @@ impl HttpServer {
     }
 }
 
-async fn connection(stream: TcpStream, answers: &Answers, clock: &Arc<dyn Clock>) {
+async fn connection(stream: TcpStream, answers: &impl HttpAnswers, clock: &Arc<dyn Clock>) {
     let answer =
         service_fn(async |request: Request<Incoming>| -> Result<Response<Full<Bytes>>, Infallible> {
-            Ok(answers.to(request.method(), request.uri().path()))
+            let (is_read, uri) = (matches!(*request.method(), Method::GET | Method::HEAD), request.uri());
+            let HttpAnswer(answer) = match is_read {
+                true => answers.to(uri.path(), uri.query().unwrap_or_default()),
+                false => not_allowed(),
+            };
+            Ok(answer)
         });
     let mut server = http1::Builder::new();
     // One request each, so that no idle connection takes a place.
@@ -135,7 +158,7 @@ impl CantListen {
     }
 }
 
-/// Makes the answer to each path. Only GET and HEAD are served: no request changes anything.
+/// Makes the answer of a host to each path.
 #[derive(Debug)]
 pub(crate) struct Answers {
     status: Arc<HostStatus>,
@@ -144,8 +167,6 @@ pub(crate) struct Answers {
 }
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
-type Answer = Response<Full<Bytes>>;
 
 const PAGE: &str = include_str!("http/page.html");
 
@@ -165,44 +186,14 @@ impl Answers {
         Self { status, services, metrics }
     }
 
-    fn to(&self, method: &Method, path: &str) -> Answer {
-        if !matches!(*method, Method::GET | Method::HEAD) {
-            let mut refusal =
-                text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD: nothing can be changed here");
-            refusal.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-            return refusal;
-        }
-        match path {
-            "/" => self.page(),
-            "/healthz" => text(StatusCode::OK, "alive"),
-            "/readyz" => self.readiness(),
-            "/leader" => self.leader(),
-            "/metrics" => self.metrics(),
-            "/status" => self.snapshot(),
-            "/timeline.svg" => {
-                answer(StatusCode::OK, "image/svg+xml", self.status.timeline().to_svg().into())
-            }
-            _ => text(
-                StatusCode::NOT_FOUND,
-                "there is / /healthz /readyz /leader /metrics /status /timeline.svg",
-            ),
-        }
-    }
-
-    fn page(&self) -> Answer {
-        let mut page = answer(StatusCode::OK, "text/html; charset=utf-8", PAGE.into());
-        page.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(PAGE_POLICY));
-        page
-    }
-
-    fn readiness(&self) -> Answer {
+    fn readiness(&self) -> HttpAnswer {
         match self.status.readiness() {
             Ok(()) => text(StatusCode::OK, &format!("ready: {}", self.status.activity())),
             Err(reason) => text(StatusCode::SERVICE_UNAVAILABLE, &format!("not ready: {reason}")),
         }
     }
 
-    fn leader(&self) -> Answer {
+    fn leader(&self) -> HttpAnswer {
         if let Some((leading, margin)) = self.status.leads() {
             let left = margin.as_secs_f64();
             return text(StatusCode::OK, &format!("leading: {leading}, {left:.1} s left"));
@@ -220,13 +211,13 @@ impl Answers {
         text(StatusCode::SERVICE_UNAVAILABLE, &lines)
     }
 
-    fn metrics(&self) -> Answer {
+    fn metrics(&self) -> HttpAnswer {
         let mut out = String::new();
         let _ = encode(&mut out, &self.metrics);
         answer(StatusCode::OK, OPEN_METRICS, out.into())
     }
 
-    fn snapshot(&self) -> Answer {
+    fn snapshot(&self) -> HttpAnswer {
         let mut status = self.status.snapshot();
         if let (Value::Object(members), Some(services)) = (&mut status, &self.services) {
             add_status(services, members);
@@ -235,11 +226,51 @@ impl Answers {
     }
 }
 
-fn text(status: StatusCode, text: &str) -> Answer {
+impl HttpAnswers for Answers {
+    fn to(&self, path: &str, _query: &str) -> HttpAnswer {
+        match path {
+            "/" => HttpAnswer::page(PAGE),
+            "/healthz" => text(StatusCode::OK, "alive"),
+            "/readyz" => self.readiness(),
+            "/leader" => self.leader(),
+            "/metrics" => self.metrics(),
+            "/status" => self.snapshot(),
+            "/timeline.svg" => HttpAnswer::body("image/svg+xml", self.status.timeline().to_svg()),
+            _ => HttpAnswer::not_found("there is / /healthz /readyz /leader /metrics /status /timeline.svg"),
+        }
+    }
+}
+
+impl HttpAnswer {
+    /// A page that loads nothing from other servers, and runs no script but its own.
+    pub fn page(html: &'static str) -> Self {
+        let mut page = answer(StatusCode::OK, "text/html; charset=utf-8", html.into());
+        page.0.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(PAGE_POLICY));
+        page
+    }
+
+    /// A body of this type.
+    pub fn body(content_type: &'static str, body: String) -> Self {
+        answer(StatusCode::OK, content_type, body.into())
+    }
+
+    /// There is nothing at this path; `advice` says what there is.
+    pub fn not_found(advice: &str) -> Self {
+        text(StatusCode::NOT_FOUND, advice)
+    }
+}
+
+fn not_allowed() -> HttpAnswer {
+    let mut refusal = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD: nothing can be changed here");
+    refusal.0.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+    refusal
+}
+
+fn text(status: StatusCode, text: &str) -> HttpAnswer {
     answer(status, "text/plain; charset=utf-8", format!("{text}\n").into())
 }
 
-fn answer(status: StatusCode, content_type: &'static str, body: Bytes) -> Answer {
+fn answer(status: StatusCode, content_type: &'static str, body: Bytes) -> HttpAnswer {
     let mut answer = Response::new(Full::new(body));
     *answer.status_mut() = status;
     let headers = answer.headers_mut();
@@ -247,7 +278,7 @@ fn answer(status: StatusCode, content_type: &'static str, body: Bytes) -> Answer
     // An answer is true only at the moment of the request.
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    answer
+    HttpAnswer(answer)
 }
 
 #[cfg(test)]

@@ -156,8 +156,9 @@ pub mod testing {
     pub use vvm_storage::{Step, StepOutcome, SysVvmStorage, mem::MemDatabase, testing::MockSysVvmStorage};
 }
 
-/// For operator commands: reading a host's storage, waking candidates, the history, and pictures of it.
+/// For operator commands: reading a host's storage, waking candidates, the history, pictures of it, and a server for a page.
 pub mod operate {
+    pub use crate::http::{HttpAnswer, HttpAnswers, HttpServer};
     pub use crate::{
         history::{PastLeadership, read},
         host::or_own_name,

@@ -296,7 +296,8 @@ impl Drawing<'_> {
 
     fn rect(&mut self, class: &str, span: &Range<Duration>, (y, high): (f64, f64), says: &str) -> (f64, f64) {
         let (from, until) = (self.x(span.start), self.x(span.end));
-        let wide = (until - from).max(0.0);
+        // A leadership of seconds stays visible in a picture of a day.
+        let wide = (until - from).max(1.0);
         let says = Text(says);
         draw!(
             self,

@@ -16,7 +16,7 @@ pub use storage::{Cell, CellCondition, CellLimits, CellStorage, CellWrite, Tag};
 use crate::{
     key::{self, Partition},
     step::{CurrentState, Step, StepOutcome},
-    sysvvm::{Description, OpenedStorage, SysVvmHints, SysVvmStorage, unsent},
+    sysvvm::{Description, ListedSetting, OpenedStorage, SysVvmHints, SysVvmStorage, unsent},
 };
 use async_trait::async_trait;
 use content::{DecodeError, Origin, SettingCell, SlotCell};
@@ -322,8 +322,9 @@ impl<C: CellStorage> SysVvmStorage for Cells<C> {
         Ok(self.setting_cell(&at).await?.map(|(cell, _)| cell.value))
     }
 
-    async fn settings(&self) -> Result<Option<Vec<Partition>>, ReadError> {
-        self.storage.settings().await
+    async fn settings(&self) -> Result<Option<Vec<ListedSetting>>, ReadError> {
+        let listed = self.storage.settings().await?;
+        Ok(listed.map(|listed| listed.into_iter().map(|at| (at, None)).collect()))
     }
 
     fn document_limits(&self) -> Option<DocumentLimits> {

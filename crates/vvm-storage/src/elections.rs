@@ -410,11 +410,16 @@ impl ElectionsTtlStorage {
     }
 
     /// Returns the names with a settled slot count, sorted, and whether there may be more than these; `None` if this
-    /// storage can't list them. May be stale.
-    pub async fn names(&self) -> Result<Option<(Vec<ClusterName>, bool)>, ReadError> {
+    /// storage can't list them. A count is `None` if the storage lists no values, or a damaged one. May be stale.
+    pub async fn names(&self) -> Result<Option<(Vec<ListedName>, bool)>, ReadError> {
         let Some(settings) = self.sysvvm.settings().await? else { return Ok(None) };
         let may_have_more = settings.len() >= MOST_LISTED;
-        let mut names = settings.iter().filter_map(ClusterName::of_slot_count).collect::<Vec<_>>();
+        let named = settings.into_iter().filter_map(|(at, value)| {
+            let cluster = ClusterName::of_slot_count(&at)?;
+            let count = value.and_then(|value| decode(&cluster, value).ok());
+            Some((cluster, count))
+        });
+        let mut names = named.collect::<Vec<_>>();
         names.sort_unstable();
         Ok(Some((names, may_have_more)))
     }
@@ -423,6 +428,9 @@ impl ElectionsTtlStorage {
         self.check_partition(cluster.slot_count_partition())
     }
 }
+
+/// A name, and its slot count if that is known.
+pub type ListedName = (ClusterName, Option<NonZeroU32>);
 
 fn decode(cluster: &ClusterName, found: Vec<u8>) -> Result<NonZeroU32, SettingCorrupt> {
     <[u8; 4]>::try_from(found.as_slice())

@@ -48,7 +48,7 @@ pub use drivers::scylla;
 pub use drivers::sled;
 #[cfg(feature = "sqlite")]
 pub use drivers::sqlite;
-pub use elections::{BeyondLimits, ElectionsTtlStorage, LateEnd, SettingCorrupt, SettleError};
+pub use elections::{BeyondLimits, ElectionsTtlStorage, LateEnd, ListedName, SettingCorrupt, SettleError};
 pub use key::{
     ClusterName, ElectionKey, KEY_PREFIX_LATE_END, KEY_PREFIX_PAUSE, KEY_PREFIX_SLOT_COUNT,
     KEY_PREFIX_STEP_DOWN, KEY_PREFIX_VVM_LEADER, Partition, SlotNumber,
@@ -56,7 +56,9 @@ pub use key::{
 pub use opening::{OpenError, OpenErrorKind, StorageUrl};
 pub use operator_requests::{Ask, OperatorRequests, Pause, RequestExpiry, Stage, StageChange, StepDown};
 pub use step::{CurrentState, Decision, PartitionState, SlotAlone, Step, StepOutcome, decide};
-pub use sysvvm::{Description, MOST_LISTED, OpenedStorage, Provenance, SysVvmHints, SysVvmStorage};
+pub use sysvvm::{
+    Description, ListedSetting, MOST_LISTED, OpenedStorage, Provenance, SysVvmHints, SysVvmStorage,
+};
 pub use url::{init_storage, open};
 
 /// The README's example is a doc test.

@@ -134,13 +134,16 @@ pub trait SysVvmStorage: Debug + Send + Sync + 'static {
 
     /// Lists settings: the partitions with a value of [`setting`](Self::setting), for people. May be stale. At most
     /// [`MOST_LISTED`], the first in the order of bytes if the storage has one. `None` if the driver can't list them.
-    async fn settings(&self) -> Result<Option<Vec<Partition>>, ReadError> {
+    async fn settings(&self) -> Result<Option<Vec<ListedSetting>>, ReadError> {
         Ok(None)
     }
 
     /// Ends the driver's threads and sockets (I9). Every call after it fails with `Fatal`.
     async fn close(&self);
 }
+
+/// A setting, and its value if the storage lists values beside keys.
+pub type ListedSetting = (Partition, Option<Vec<u8>>);
 
 /// How many settings one call of [`SysVvmStorage::settings`] lists.
 pub const MOST_LISTED: usize = 1000;

@@ -29,7 +29,7 @@ use crate::{
     drivers::mem::MemDatabase,
     key::{ClusterName, ElectionKey, Partition, SlotNumber},
     step::{Columns, CurrentState, RecordColumns, Step, StepOutcome},
-    sysvvm::{Description, MOST_LISTED, OpenedStorage, SysVvmStorage},
+    sysvvm::{Description, ListedSetting, MOST_LISTED, OpenedStorage, SysVvmStorage},
 };
 use async_trait::async_trait;
 use ielections::{
@@ -153,7 +153,7 @@ impl<L: Layer> SysVvmStorage for Layered<L> {
         self.0.beneath().shown_ages(at).await
     }
 
-    async fn settings(&self) -> Result<Option<Vec<Partition>>, ReadError> {
+    async fn settings(&self) -> Result<Option<Vec<ListedSetting>>, ReadError> {
         self.0.beneath().settings().await
     }
 
@@ -372,9 +372,13 @@ async fn compare_states(
     assert_eq!(driver.setting(setting.clone()).await.unwrap(), expected, "{about}");
     if let Some(listed) = driver.settings().await.unwrap() {
         // A full list may end before it.
-        let is_full = listed.len() == MOST_LISTED && !listed.contains(setting);
-        let times = listed.iter().filter(|listed| *listed == setting).count();
+        let shown = listed.iter().filter(|(at, _)| at == setting).collect::<Vec<_>>();
+        let is_full = listed.len() == MOST_LISTED && shown.is_empty();
+        let times = shown.len();
         assert!(is_full || times == usize::from(expected.is_some()), "{about}: listed {times} times");
+        for value in shown.into_iter().filter_map(|(_, value)| value.as_ref()) {
+            assert_eq!(Some(value), expected.as_ref(), "{about}");
+        }
     }
 }
 

@@ -50,7 +50,7 @@ use crate::{
     key::Partition,
     opening::OpenError,
     step::{CurrentState, Step, StepOutcome},
-    sysvvm::{Description, OpenedStorage, Provenance, SysVvmHints, SysVvmStorage},
+    sysvvm::{Description, ListedSetting, OpenedStorage, Provenance, SysVvmHints, SysVvmStorage},
 };
 use address::Address;
 use async_trait::async_trait;
@@ -165,7 +165,7 @@ impl SysVvmStorage for EtcdStorage {
         self.read_with(self.keyspace.setting(&at), |answer| self.shown_setting(answer)).await
     }
 
-    async fn settings(&self) -> Result<Option<Vec<Partition>>, ReadError> {
+    async fn settings(&self) -> Result<Option<Vec<ListedSetting>>, ReadError> {
         self.read_with(self.keyspace.settings(), |answer| self.keyspace.settings_of(answer)).await.map(Some)
     }
 

@@ -9,7 +9,7 @@ use crate::{
     drivers::errors::HandleClosed,
     key::Partition,
     step::{Decision, PartitionState, Step, StepOutcome, decide},
-    sysvvm::{OpenedStorage, Provenance, SysVvmStorage},
+    sysvvm::{ListedSetting, MOST_LISTED, OpenedStorage, Provenance, SysVvmStorage},
 };
 use async_trait::async_trait;
 use foldhash::HashMap;
@@ -183,6 +183,16 @@ impl SysVvmStorage for MemStorage {
     async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
         let database = self.open()?;
         Ok(database.rows().settings.get(&at).map(|value| value.to_vec()))
+    }
+
+    async fn settings(&self) -> Result<Option<Vec<ListedSetting>>, ReadError> {
+        let database = self.open()?;
+        let rows = database.rows();
+        let listed = rows.settings.iter().map(|(at, value)| (at.clone(), Some(value.to_vec())));
+        let mut listed = listed.collect::<Vec<_>>();
+        listed.sort_unstable();
+        listed.truncate(MOST_LISTED);
+        Ok(Some(listed))
     }
 
     fn document_limits(&self) -> Option<DocumentLimits> {

@@ -40,7 +40,7 @@ use crate::{
     key::Partition,
     opening::OpenError,
     step::{Step, StepOutcome},
-    sysvvm::{Description, OpenedStorage, SysVvmStorage},
+    sysvvm::{Description, ListedSetting, OpenedStorage, SysVvmStorage},
 };
 use async_trait::async_trait;
 use ielections::{
@@ -111,7 +111,7 @@ impl SysVvmStorage for SqliteStorage {
         self.queue.read(move |rows: &Rows<'_>| rows.setting(&at)).await
     }
 
-    async fn settings(&self) -> Result<Option<Vec<Partition>>, ReadError> {
+    async fn settings(&self) -> Result<Option<Vec<ListedSetting>>, ReadError> {
         self.queue.read(|rows: &Rows<'_>| rows.settings()).await.map(Some)
     }
 

@@ -37,6 +37,28 @@ impl ElectionsTtlStorage {
         Ok((seen.into_iter().flatten().collect(), requests.unwrap_or_default()))
     }
 
+    /// As [`scan_with_requests`](Self::scan_with_requests), of several clusters in one scan.
+    pub async fn scan_clusters_with_requests(
+        &self,
+        clusters: &[(&ClusterName, Vec<ElectionKey>)],
+    ) -> Result<Vec<(Vec<Slot>, OperatorRequests)>, ReadError> {
+        let mut partitions = Vec::new();
+        for (cluster, keys) in clusters {
+            for key in keys {
+                partitions.push(self.for_read(key)?);
+            }
+            partitions.extend(self.request_partitions(cluster).map_err(|e| ReadError::Fatal(e.into()))?);
+        }
+        let mut seen = self.peek_all(&partitions).await?.into_iter();
+        let found = clusters.iter().map(|(_, keys)| {
+            let slots = seen.by_ref().take(keys.len()).collect();
+            let (pause, step_down) = (seen.next(), seen.next());
+            let pause = pause.as_ref().and_then(Pause::from_slot);
+            (slots, OperatorRequests { pause, step_down: step_down.as_ref().and_then(StepDown::from_slot) })
+        });
+        Ok(found.collect())
+    }
+
     /// Reads slots as [`scan_some`](ielections::TtlStorage::scan_some) does, and the requests to the cluster
     /// in the same scan. The requests are `None` if they were not read; then there is an error, too.
     ///

@@ -114,7 +114,7 @@ fn wrong_value_of_each_setting_is_refused_by_name_from_each_source() {
         let (_, (value, hint)) = found.unwrap_or_else(|| panic!("{command} --{name}: add it to BAD"));
         let mut words = vec![command];
         words.extend(["--storage=sqlite:x.db"].iter().filter(|_| name != "storage"));
-        let takes_name = !["init-storage", "list"].contains(&command) && name != "name";
+        let takes_name = !["init-storage", "list", "ui"].contains(&command) && name != "name";
         words.extend(["--name=payroll"].iter().filter(|_| takes_name));
         words.extend(["--period=p"].iter().filter(|_| command == "once" && name != "period"));
         let behind: &[&str] = if ["run", "once"].contains(&command) { &["--", "true"] } else { &[] };

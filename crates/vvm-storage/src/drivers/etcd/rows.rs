@@ -14,7 +14,7 @@ use super::{
 use crate::{
     key::{KEY_PREFIX_PAUSE, KEY_PREFIX_SLOT_COUNT, KEY_PREFIX_STEP_DOWN, KEY_PREFIX_VVM_LEADER, Partition},
     step::{Columns, RecordColumns, Step},
-    sysvvm::MOST_LISTED,
+    sysvvm::{ListedSetting, MOST_LISTED},
 };
 use bytes::{BufMut, Bytes, BytesMut};
 use ielections::{
@@ -133,10 +133,14 @@ impl Keyspace {
         reads(vec![range(self.own()), page])
     }
 
-    pub(super) fn settings_of(&self, answer: TxnResponse) -> Result<Vec<Partition>, DriverError> {
+    pub(super) fn settings_of(&self, answer: TxnResponse) -> Result<Vec<ListedSetting>, DriverError> {
         let shown = self.ranges(answer)?.into_iter().flat_map(|range| range.kvs);
         let before = self.prefix.len() + 1;
-        Ok(shown.filter_map(|shown| shown.key.get(before..).map(Partition::from_bytes)).collect())
+        let listed = shown.filter_map(|shown| {
+            let at = shown.key.get(before..).map(Partition::from_bytes)?;
+            Some((at, Some(shown.value.to_vec())))
+        });
+        Ok(listed.collect())
     }
 
     pub(super) fn read(&self, at: &Partition) -> TxnRequest {

@@ -13,7 +13,7 @@ use crate::{
     key::Partition,
     opening::OpenError,
     step::{CurrentState, Step, StepOutcome},
-    sysvvm::{Description, OpenedStorage, Provenance, SysVvmHints, SysVvmStorage},
+    sysvvm::{Description, ListedSetting, OpenedStorage, Provenance, SysVvmHints, SysVvmStorage},
 };
 use async_trait::async_trait;
 use ielections::{
@@ -350,11 +350,12 @@ impl<S: Driver> SysVvmStorage for SqlStorage<S, S::Session> {
         self.asked(&rows::setting::<S>(&at), value).await
     }
 
-    async fn settings(&self) -> Result<Option<Vec<Partition>>, ReadError> {
-        let keys = |answer: &StatementResults| {
-            answer.rows(0).iter().map(|row| row.bytes(0).map(Partition::from_bytes)).collect()
+    async fn settings(&self) -> Result<Option<Vec<ListedSetting>>, ReadError> {
+        let listed = |answer: &StatementResults| {
+            let rows = answer.rows(0).iter();
+            rows.map(|row| Ok((Partition::from_bytes(row.bytes(0)?), Some(row.bytes(1)?)))).collect()
         };
-        self.asked(&rows::settings::<S>(), keys).await.map(Some)
+        self.asked(&rows::settings::<S>(), listed).await.map(Some)
     }
 
     fn document_limits(&self) -> Option<DocumentLimits> {

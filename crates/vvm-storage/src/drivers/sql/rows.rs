@@ -123,7 +123,8 @@ pub(crate) fn setting<S: Statements>(at: &Partition) -> String {
 }
 
 pub(crate) fn settings<S: Statements>() -> String {
-    format!("SELECT {} FROM {}setting ORDER BY pk LIMIT {MOST_LISTED}", S::shown("pk"), S::PREFIX)
+    let (pk, value, prefix) = (S::shown("pk"), S::shown("value"), S::PREFIX);
+    format!("SELECT {pk}, {value} FROM {prefix}setting ORDER BY pk LIMIT {MOST_LISTED}")
 }
 
 /// That the condition of a write holds, to be appended to others. `pk`: the partition, as it stands in statements.

@@ -9,7 +9,7 @@ use super::errors::DriverError;
 use crate::{
     key::Partition,
     step::{Columns, Decision, PartitionState, RecordColumns, Step, StepOutcome, decide},
-    sysvvm::{Description, MOST_LISTED},
+    sysvvm::{Description, ListedSetting, MOST_LISTED},
 };
 use bytes::Bytes;
 use ielections::{
@@ -68,7 +68,7 @@ const SETTLE: &str = "INSERT INTO setting (pk, value) VALUES (?1, ?2)";
 
 const SETTING: &str = "SELECT value FROM setting WHERE pk = ?1";
 
-const SETTINGS: &str = "SELECT pk FROM setting ORDER BY pk LIMIT ?1";
+const SETTINGS: &str = "SELECT pk, value FROM setting ORDER BY pk LIMIT ?1";
 
 /// Reads record and batch number in one statement, at one moment. Only a leader writes a batch, so there is a
 /// row in `leader` wherever there is one in `batch`.
@@ -138,17 +138,17 @@ impl<'database> Rows<'database> {
         Ok(statement.query_row(params![at.as_bytes()], |row| row.get(0)).optional()?)
     }
 
-    pub(super) fn settings(&self) -> Result<Vec<Partition>, DriverError> {
+    pub(super) fn settings(&self) -> Result<Vec<ListedSetting>, DriverError> {
         let mut statement = self.connection.prepare(SETTINGS)?;
         let mut rows = statement.query(params![MOST_LISTED as i64])?;
         let (mut found, mut bytes) = (Vec::new(), 0);
         while let Some(row) = rows.next()? {
-            let key: Vec<u8> = row.get(0)?;
-            bytes += key.len();
+            let (key, value): (Vec<u8>, Vec<u8>) = (row.get(0)?, row.get(1)?);
+            bytes += key.len() + value.len();
             if bytes > MOST_LISTED_BYTES {
                 break;
             }
-            found.push(Partition::from_bytes(key));
+            found.push((Partition::from_bytes(key), Some(value)));
         }
         Ok(found)
     }
