@@ -9,6 +9,9 @@ use vvm_clock::Instant;
 /// From here on there are no faults, and no service ends by itself.
 pub(crate) const FAULTS_END: Instant = Instant::from_nanos(300_000_000_000);
 
+/// The time between two faults of a process after the last fault.
+pub(crate) const NO_FAULT: Duration = Duration::from_secs(3600);
+
 /// How often each fault happens. Every seed has its own rates.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct FaultRates {
@@ -49,7 +52,7 @@ impl FaultRates {
     }
 
     pub(crate) fn none() -> Self {
-        let process_fault_every = Duration::from_secs(3600);
+        let process_fault_every = NO_FAULT;
         Self { latency: Duration::from_millis(5), process_fault_every, ..Self::default() }
     }
 }
@@ -139,6 +142,11 @@ counts! {
     hints: "hints to look at once",
     relied_on_hints: "reads after which a process relied on hints that follow no release",
     operator_pauses: "pauses that an operator was told are in force",
+    named: "successors named",
+    named_another: "leaders that named another successor later, so that one was withdrawn",
+    claims_by_right: "records taken over by a successor before their TTL",
+    losses_of_support: "leaders lost because neither successor nor storage answered",
+    stops_allowed: "leaders and standbys that asked before they stopped",
     takeovers: "records taken over from a dead leader",
     releases: "records released",
 }

@@ -9,7 +9,7 @@ use crate::{
     world::{Signal, World},
 };
 use fastrand::Rng;
-use ielections::{Entropy, Env, Holder, Loss, Spawn, Ttl};
+use ielections::{Entropy, Env, Holder, Loss, Spawn, Ttl, successor::SupportPeriod};
 use service::Worker;
 use std::{
     convert::Infallible,
@@ -167,6 +167,8 @@ pub(crate) struct ProcessProfile {
     /// The date on its wall clock when it starts; `None` for one that stands still in 1970.
     pub(crate) wall: Option<Duration>,
     pub(crate) service: ServiceProfile,
+    /// The support period, if its leaders may have a successor.
+    pub(crate) support: Option<SupportPeriod>,
     pub(crate) seed: u64,
 }
 
@@ -194,6 +196,8 @@ pub(crate) struct ServiceProfile {
 pub(crate) struct Surroundings {
     pub(crate) slots: NonZeroU32,
     pub(crate) only_hosts: bool,
+    /// Every leader may have a successor.
+    pub(crate) succession: bool,
     pub(crate) drift: Drift,
     pub(crate) walls: Walls,
 }
@@ -209,6 +213,8 @@ pub(crate) enum Walls {
 impl ProcessProfile {
     pub(crate) fn draw(rng: &mut Rng, world: &Surroundings, time: &MockClock) -> Self {
         let ttls = [Duration::from_secs(4), Duration::from_secs(10), Duration::from_secs(20)];
+        // With a successor, four support periods of 2 s at least.
+        let ttls = if world.succession { &ttls[1..] } else { &ttls };
         let ttl = Ttl::new(ttls[rng.usize(..ttls.len())]).unwrap_or_default();
         let up_to = |rng: &mut Rng, most: u64| Duration::from_millis(rng.u64(..most));
         let one_in = |rng: &mut Rng, n: u32| rng.u32(..n) == 0;
@@ -222,6 +228,7 @@ impl ProcessProfile {
             writes_documents: !one_in(rng, 3),
         };
         let kind = match rng.u32(..4) {
+            _ if world.succession => Kind::Many,
             0 if !world.only_hosts => Kind::Many,
             0 | 1 => Kind::Host { campaigns_again: true },
             _ => Kind::Host { campaigns_again: false },
@@ -232,7 +239,9 @@ impl ProcessProfile {
             Walls::Unset => None,
         };
         let clock = SimClock::draw(time, world.drift, rng);
-        Self { kind, slots: world.slots, ttl, clock, wall, service, seed: rng.u64(..) }
+        let support = world.succession.then(|| [SupportPeriod::LEAST, ttl.get() / 4][rng.usize(..2)]);
+        let support = support.and_then(|period| SupportPeriod::new(period, ttl).ok());
+        Self { kind, slots: world.slots, ttl, clock, wall, service, support, seed: rng.u64(..) }
     }
 
     pub(crate) fn sound(mut self) -> Self {

@@ -37,7 +37,7 @@ pub(crate) fn run(seed: u64, print: bool) -> RunResult {
     let vvms = rng.u32(2..=6);
     let mut executor = Executor::default();
     let clock = MockClock::starting_at(Instant::from_nanos(1));
-    let (surroundings, promises) = surroundings(&mut rng, slots);
+    let (surroundings, promises) = surroundings(&mut rng, slots, seed % 4 == 3);
     let trace = Trace::new(print);
     let world = World::new(clock, executor.inbox.clone(), rng.fork(), rates.clone(), trace, promises);
     let proves_age = rng.bool();
@@ -85,7 +85,7 @@ pub(crate) fn run(seed: u64, print: bool) -> RunResult {
 }
 
 /// Draws what is broken beyond the assumptions of the design: in most worlds, nothing.
-fn surroundings(rng: &mut Rng, slots: NonZeroU32) -> (Surroundings, Promises) {
+fn surroundings(rng: &mut Rng, slots: NonZeroU32, succession: bool) -> (Surroundings, Promises) {
     let (clocks, storage) = match rng.u32(..10) {
         0 => (false, true),
         1 | 2 => (true, false),
@@ -97,7 +97,8 @@ fn surroundings(rng: &mut Rng, slots: NonZeroU32) -> (Surroundings, Promises) {
         (false, false) => Walls::Unset,
     };
     let drift = if clocks { Drift::Within } else { Drift::Beyond };
-    let surroundings = Surroundings { slots, only_hosts: rng.u32(..4) == 0, drift, walls };
+    let surroundings =
+        Surroundings { slots, only_hosts: rng.u32(..4) == 0 && !succession, succession, drift, walls };
     (surroundings, Promises { clocks, storage, wall: walls == Walls::Right })
 }
 

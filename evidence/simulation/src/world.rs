@@ -3,9 +3,11 @@
 //! A failed check is noted and ends the run. Most checks stand where the state changes, in [`work`] and [`storage`].
 //! [`World::check`] has those that must hold all the time; it runs between any two steps of tasks.
 
+pub(crate) mod peers;
 mod storage;
 mod work;
 
+use peers::Peers;
 pub(crate) use storage::{LAST_SLOT, Sent};
 use work::Work;
 
@@ -75,6 +77,7 @@ pub(crate) struct State {
     processes: BTreeMap<Process, Alive>,
     /// The processes that may campaign again for a slot that they have led.
     campaigning_again: BTreeSet<Process>,
+    pub(crate) peers: Peers,
     claimants: BTreeMap<Incarnation, Process>,
     in_flight: Vec<Incarnation>,
     /// An operator's `vvm pause` has reported success, and `vvm resume` was not sent.

@@ -249,7 +249,13 @@ fn outage_of_the_storage_does_not_end_a_leader_with_a_successor() {
             pair.leader.storage.heal();
             pair.standby.storage.heal();
             pair.pass(P).await;
+            assert_eq!(
+                pair.leader.process.deadman.armed(),
+                2,
+                "the deadlines of the TTL and of the support period"
+            );
             assert_eq!(leadership.release().await, ReleaseOutcome::Released);
+            assert_eq!(pair.leader.process.deadman.armed(), 0);
         };
         let (next, ()) = tokio::join!(pair.standby.acquire(), outage);
         next.release().await;

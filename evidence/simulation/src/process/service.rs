@@ -5,14 +5,15 @@ use crate::{
     clock::Process,
     faults::FAULTS_END,
     records::{Token, document},
-    world::World,
+    world::{World, peers::SimLink},
 };
 use async_trait::async_trait;
 use fastrand::Rng;
 use futures_util::future::{join, join_all};
 use ielections::{
-    Candidacy, DocumentVersion, DocumentWrite, Documents, Elections, Holder, Leadership, OnlyIf, Scan,
+    Candidacy, DocumentVersion, DocumentWrite, Documents, Elections, Holder, Leadership, Loss, OnlyIf, Scan,
     Standing, Terms, Timing, Ttl,
+    successor::{SuccessorTerms, SupportPeriod},
 };
 use std::{future::pending, panic::resume_unwind, sync::Arc, time::Duration};
 use tokio::sync::oneshot;
@@ -205,15 +206,24 @@ pub(super) async fn run(started: &Started) {
     let candidacy = Candidacy { slots: slots(profile.slots), terms };
     let over = CancellationToken::new();
     let mut rng = Rng::with_seed(profile.seed);
-    let running: Vec<_> = (0..profile.slots.get().min(1 + rng.u32(..3)))
-        .map(|_| {
+    let campaigns = profile.slots.get().min(1 + rng.u32(..3));
+    // With a successor, each is for a slot of its own.
+    let campaigns = if profile.support.is_some() { profile.slots.get() } else { campaigns };
+    let running: Vec<_> = (0..campaigns)
+        .map(|number| {
             let (ended, has_ended) = oneshot::channel::<()>();
             let campaigns = Campaigns {
                 worker: Worker::of(started).that_never_panics(),
                 clock: Arc::clone(&env.clock),
-                candidacy: candidacy.clone(),
+                candidacy: match profile.support {
+                    Some(_) => Candidacy { slots: one_slot(&candidacy, number), ..candidacy.clone() },
+                    None => candidacy.clone(),
+                },
                 elections: Arc::clone(&elections),
                 over: over.clone(),
+                support: profile
+                    .support
+                    .map(|period| (period, SimLink::new(world, *process, number, rng.fork()))),
                 rng: rng.fork(),
             };
             let task = async move {
@@ -243,16 +253,28 @@ struct Campaigns {
     candidacy: Candidacy<ElectionKey>,
     elections: Arc<Elections<ElectionKey>>,
     over: CancellationToken,
+    support: Option<(SupportPeriod, Arc<SimLink>)>,
     rng: Rng,
+}
+
+fn one_slot(candidacy: &Candidacy<ElectionKey>, number: u32) -> Vec<ElectionKey> {
+    candidacy.slots.get(number as usize).cloned().into_iter().collect()
 }
 
 impl Campaigns {
     async fn run(mut self) {
         loop {
+            let acquiring = async {
+                match self.terms() {
+                    None => self.elections.acquire(self.candidacy.clone()).await,
+                    Some(terms) => self.elections.acquire_with_successor(self.candidacy.clone(), terms).await,
+                }
+            };
             let acquired = tokio::select! {
                 biased;
                 () = self.over.cancelled() => return,
-                acquired = self.elections.acquire(self.candidacy.clone()) => acquired,
+                () = self.leaves() => return self.over.cancel(),
+                acquired = acquiring => acquired,
             };
             match acquired {
                 Ok((key, leadership)) => self.lead(key.slot.get().get(), leadership).await,
@@ -269,11 +291,39 @@ impl Campaigns {
         }
     }
 
+    fn terms(&self) -> Option<SuccessorTerms<ElectionKey>> {
+        let (period, link) = self.support.clone()?;
+        Some(SuccessorTerms { period, link })
+    }
+
+    /// With a successor, it stops now and then, and asks first: as a leader, or as a standby.
+    async fn leaves(&self) {
+        let Some((period, link)) = &self.support else { return pending().await };
+        let after = Duration::from_secs(60).mul_f64(self.rng.clone().f64());
+        if self.worker.world.clock.now().after(after) > FAULTS_END {
+            return pending().await;
+        }
+        self.clock.sleep(after).await;
+        tokio::select! {
+            biased;
+            () = link.stop() => {}
+            () = self.clock.sleep(period.get()) => {}
+        }
+    }
+
     async fn lead(&self, slot: u32, leadership: Leadership) {
         self.worker.begins(slot, leadership.standing());
         let stop = CancellationToken::new();
         let stops = async {
-            leadership.lost().await;
+            tokio::select! {
+                biased;
+                loss = leadership.lost() => {
+                    if matches!(loss, Loss::SupportEnded { .. }) {
+                        self.worker.world.count(|counts| counts.losses_of_support += 1);
+                    }
+                }
+                () = self.leaves() => {}
+            }
             stop.cancel();
             std::future::pending::<()>().await;
         };
