@@ -12,7 +12,7 @@ use std::{
     path::PathBuf,
     time::Duration,
 };
-use vvm_host::{HostSettings, LocalDir, UnfitFolder, operate};
+use vvm_host::{HostSettings, LocalDir, SuccessorSettings, UnfitFolder, operate};
 use vvm_orch::AcquireTimeout;
 
 pub(crate) const STAGE_HOST: &str = "stage-host";
@@ -24,6 +24,7 @@ pub(crate) const STAGE_DEMOTE: &str = "stage-demote";
 pub(crate) const STAGES: [&str; 3] = [STAGE_HOST, STAGE_RELEASE, STAGE_DEMOTE];
 
 const CAMPAIGN: &str = "Campaign";
+const SUCCESSOR: &str = "Successor";
 pub(crate) const OUTPUT: &str = "What it shows";
 
 #[derive(Clone, Debug, Args)]
@@ -64,6 +65,19 @@ pub(crate) struct CandidateArgs {
     #[arg(help_heading = CAMPAIGN)]
     #[arg(long, value_name = "DIR|none", value_parser = parse_local_dir)]
     pub(crate) local_dir: Option<LocalDir>,
+    /// Take part in succession, with datagrams (UDP) at this address, which the machines of the other candidates reach: as a
+    /// standby, take over seconds after the loss of the leader's machine, whatever the TTL
+    ///
+    /// While a successor is named, the leader is lost after 0.65 of --support in which it hears neither from it nor from
+    /// the storage. For one slot, and a storage on a server. docs/successor.md has the whole.
+    #[arg(help_heading = SUCCESSOR)]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address)]
+    pub(crate) successor: Option<SocketAddr>,
+    /// With --successor: how long a successor waits after it heard from the leader last, 2s to 30s, at most a quarter of
+    /// the TTL
+    #[arg(help_heading = SUCCESSOR)]
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_duration)]
+    pub(crate) support: Duration,
     /// Serve HTTP at this address, e.g. localhost:8080; port 0 is any free port
     ///
     /// /healthz: the process is alive. /readyz: it leads or could lead; a standby is ready. /leader: 200 only
@@ -94,6 +108,11 @@ impl CandidateArgs {
         settings.acquisition =
             if self.try_once { AcquireTimeout::UntilLeaderSeen } else { self.acquire_timeout };
         settings.http = self.http;
+        settings.successor = self.successor.map(|listen| {
+            let mut successor = SuccessorSettings::new(listen);
+            successor.period = self.support;
+            successor
+        });
         settings.local_dir = self.local_dir.clone().unwrap_or(LocalDir::Usual);
         // The command or hook is killed by a limit of its own, so the host must not give up before.
         settings.stop_timeout = Duration::MAX;

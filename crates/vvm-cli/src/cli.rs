@@ -26,6 +26,7 @@ use clap::{
     parser::ValueSource,
 };
 use generated::{CompletionsArgs, ManArgs};
+use ielections::successor::SupportPeriod;
 use std::{ffi::OsString, process::ExitCode, sync::LazyLock};
 use vvm_storage::StorageUrl;
 
@@ -154,6 +155,7 @@ fn read(words: Vec<OsString>, variables: &settings::Variables) -> Result<(Cli, R
         let is_typed = |option: &str| !settled.origins.has(option);
         let checked = check_modifiers(&matches, is_typed)
             .and_then(|()| check_excluded(&matches))
+            .and_then(|()| check_successor(&matches, is_typed))
             .and_then(|()| check_password(&matches, is_typed));
         // With the usage of the command, not that of all commands.
         checked.map_err(|refusal| {
@@ -296,6 +298,53 @@ fn check_excluded(matches: &ArgMatches) -> Result<(), Error> {
             };
             return Err(refusal_of(&shown, ErrorKind::ArgumentConflict, what));
         }
+    }
+    Ok(())
+}
+
+/// Options that `--successor` excludes, each with the value that has no effect, and why.
+const NOT_WITH_SUCCESSOR: [(&str, &str, &str); 3] = [
+    ("slots", "1", "a successor is for a name with one slot"),
+    ("warm", "false", "a warm app is not told yet when its deadline comes nearer"),
+    ("pre_stop", "", "after a loss, 0.15 of --support is too short for it"),
+];
+
+/// Refuses what can't go together with a successor, wherever it comes from.
+fn check_successor(matches: &ArgMatches, is_typed: impl Fn(&str) -> bool) -> Result<(), Error> {
+    let Some((name, command)) = matches.subcommand().filter(|(name, _)| ["run", "elect"].contains(name))
+    else {
+        return Ok(());
+    };
+    let is_set = |option| command.value_source(option) == Some(ValueSource::CommandLine);
+    if !is_set("successor") {
+        if is_set("support") && is_typed("support") {
+            let what = "--support has no effect without --successor: add that, or leave it out\n";
+            return Err(refusal_of("support", ErrorKind::MissingRequiredArgument, what.into()));
+        }
+        return Ok(());
+    }
+    for (option, harmless, why) in NOT_WITH_SUCCESSOR {
+        if option != "slots" && name == "elect" {
+            continue;
+        }
+        let mut values = command.get_raw(option).into_iter().flatten();
+        if is_set(option) && values.any(|value| value != harmless) {
+            let shown = option.replace('_', "-");
+            let what = format!("--{shown} can't be used with --successor: {why}; leave one of them out\n");
+            return Err(refusal_of(&shown, ErrorKind::ArgumentConflict, what));
+        }
+    }
+    let storage = command.get_one::<String>("storage").map(String::as_str).unwrap_or_default();
+    if vvm_storage::url::shared_between_machines(storage).is_ok_and(|is_shared| !is_shared) {
+        let what = "--successor needs a storage on a server: this one would be lost together with the leader's machine; \
+                    docs/choosing.md compares them\n";
+        return Err(refusal_of("successor", ErrorKind::ArgumentConflict, what.into()));
+    }
+    if let (Some(support), Some(ttl)) = (command.get_one("support"), command.get_one("ttl"))
+        && let Err(refusal) = SupportPeriod::new(*support, *ttl)
+    {
+        let what = format!("--support: {refusal}: choose another --support, or a longer --ttl\n");
+        return Err(refusal_of("support", ErrorKind::ValueValidation, what));
     }
     Ok(())
 }

@@ -38,6 +38,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
+use tokio::sync::watch;
 use vvm_clock::{Clock, Instant};
 use vvm_containment::{
     AcceptError, GuardedTrigger, Guardian, GuardianWatch, OnEvent, Supervisor, lapsed, listens_again,
@@ -54,6 +55,9 @@ impl From<HostError> for InspectionError {
     fn from(error: HostError) -> Self {
         match error {
             HostError::System(cause) | HostError::Deadman(ArmError::Kernel(cause)) => cause.into(),
+            HostError::Successor(ref cause) => {
+                Self::Status(error.exit_status(), format!("--successor: {cause}"))
+            }
             HostError::Http(cause) => Self::Status(exit::SYSTEM, format!("--http: {cause}")),
             error => Self::Status(exit::SYSTEM, error.to_string()),
         }
@@ -106,6 +110,9 @@ fn host(supervisor: Supervisor, args: RunArgs, once: Option<OnceArgs>) -> Result
         move || died.end_with_guardian(),
         deadline.clone(),
     )?;
+    let keeper = watch::Sender::new(None);
+    let guardian_confirms = watch::Sender::new(Some(control.in_force.subscribe()));
+    host.enforced_by(vec![guardian_confirms.subscribe(), keeper.subscribe()]);
     let args = Arc::new(args);
     let clock = Arc::clone(&host.env().clock);
     let runner = CommandRunner {
@@ -117,6 +124,7 @@ fn host(supervisor: Supervisor, args: RunArgs, once: Option<OnceArgs>) -> Result
             guardian_process,
             on_event: OnEvent::new(|event| say_event(&event)),
             deadline,
+            keeper,
         }),
         control: Arc::clone(&control),
         status: host.status(),

@@ -19,6 +19,7 @@ use crate::{
     requests::Condition,
     status::{Candidate, HostStatus},
     stop::StopSignals,
+    successor::{DeadlineEnforcer, UdpPeerLink},
 };
 use campaigns::Campaigns;
 use ielections::Env;
@@ -29,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 use vvm_clock::Instant;
 use vvm_deadman::Deadman;
 use vvm_orch::{AcquireTimeout, Service};
-use vvm_storage::{ElectionKey, ElectionsTtlStorage};
+use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber};
 
 /// The services of one leadership, in the order of their start.
 pub type Services = Vec<Box<dyn Service<ElectionKey>>>;
@@ -56,6 +57,7 @@ pub struct Host {
     /// Since when it waits for leadership; `None` is since `run`.
     waits_since: Option<Instant>,
     on_claim: Option<OnClaim>,
+    enforcers: Vec<DeadlineEnforcer>,
 }
 
 /// How signals reach a host.
@@ -113,10 +115,21 @@ impl Host {
         let signals = (signals == Signals::Caught)
             .then(|| StopSignals::catch(settings.stop_on_hup, settings.stop_on_quit))
             .transpose()?;
+        let successor = match &settings.successor {
+            Some(successor) => {
+                let period = successor.checked(&settings)?;
+                let key = ElectionKey { cluster: settings.cluster(), slot: SlotNumber::FIRST };
+                let link = Arc::new(UdpPeerLink::bind(successor, period, &key, &env)?);
+                Some(Arc::clone(status.successor.get_or_init(|| link)))
+            }
+            None => None,
+        };
         let stop = CancellationToken::new();
-        let campaigns = Campaigns { settings, env, status, stop, condition: Condition::default() };
+        let condition = Condition::default();
+        let campaigns = Campaigns { settings, env, status, stop, condition, successor };
         let (storage, shown, waits_since, on_claim) = (None, None, None, None);
-        Ok(Self { campaigns, storage, wakeups, http, shown, signals, waits_since, on_claim })
+        let enforcers = Vec::new();
+        Ok(Self { campaigns, storage, wakeups, http, shown, signals, waits_since, on_claim, enforcers })
     }
 
     /// Makes a host on a storage that is open already, without HTTP, signals and local wake-ups. With the
@@ -200,6 +213,13 @@ impl Host {
     /// record released. `report` must not block. The last call counts.
     pub fn report_claims(&mut self, report: impl Fn(Option<LeftBehind>) + Send + Sync + 'static) {
         self.on_claim = Some(Box::new(report));
+    }
+
+    /// Names the other processes that enforce the kill deadline, so that a successor is named only after each of them has
+    /// confirmed the earlier deadline that follows. Default: none, for services that are tasks of this process. The last
+    /// call counts.
+    pub fn enforced_by(&mut self, enforcers: Vec<DeadlineEnforcer>) {
+        self.enforcers = enforcers;
     }
 
     /// Has [`HostSettings::acquisition`] count from `began` for the first campaign, for a program that has waited
@@ -286,7 +306,8 @@ impl Host {
         mut after: impl FnMut(&HostOutcome) -> Next + Send,
     ) -> HostOutcome {
         let give_up_at = self.gives_up_at();
-        let Self { campaigns, storage, wakeups, http, shown, signals, waits_since: _, on_claim } = self;
+        let Self { campaigns, storage, wakeups, http, shown, signals, waits_since: _, on_claim, enforcers } =
+            self;
         if let Some(HttpServer { address, .. }) = &http {
             // With port 0, nothing else says where it answers.
             let (event, name) = ("status_page", campaigns.settings.name.as_str());
@@ -326,7 +347,18 @@ impl Host {
                     status.storage_opened(storage.opened().map(|opened| opened.to_string()));
                     let storage = HostStorage::new(storage, wakeups, status, stop);
                     let storage = Arc::new(storage.reporting_claims(on_claim));
-                    let ended = campaigns.run(&storage, services, &mut after, give_up_at).await;
+                    let linking = async {
+                        match &campaigns.successor {
+                            Some(link) => link.serve(&storage.storage, &enforcers).await,
+                            None => pending().await,
+                        }
+                    };
+                    let ended = tokio::select! {
+                        biased;
+                        ended = campaigns.run(&storage, services, &mut after, give_up_at) => ended,
+                        // Boxed, because the type nests too deeply for the compiler otherwise.
+                        never = Box::pin(linking) => match never {},
+                    };
                     campaigns.status.ends(ended.to_string());
                     opening::close(storage, &campaigns.settings.name, &campaigns.env.clock).await;
                     return ended;

@@ -103,6 +103,7 @@ mod requests;
 pub mod status;
 mod stop;
 mod storage_inspector;
+mod successor;
 mod timeline;
 
 pub use host::{
@@ -118,6 +119,7 @@ pub use ielections::{
     AcquireError, Env, Epoch, Holder, Loss, Standing, Ttl, documents, record::HolderTooLong,
 };
 pub use primary_only;
+pub use successor::{DeadlineEnforcer, SuccessorRefusal, SuccessorSettings};
 pub use tokio_util::sync::CancellationToken;
 pub use vvm_clock as clock;
 pub use vvm_deadman::{ArmError, Deadman};

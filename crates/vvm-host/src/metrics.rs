@@ -32,7 +32,7 @@ use Samples::{Counter, Gauge, Info, RenewalLatency, Seconds};
 pub(crate) const LATENCY: (&str, &str) =
     ("vvm_renewal_latency", "Time from sending a renewal to the answer that confirms it.");
 
-pub(crate) static HOST: [Metric<HostStatus>; 19] = [
+pub(crate) static HOST: [Metric<HostStatus>; 21] = [
     Metric {
         name: "vvm_build",
         help: "The version of this program.",
@@ -98,6 +98,24 @@ pub(crate) static HOST: [Metric<HostStatus>; 19] = [
         help: "Time since the last confirmed claim or renewal was sent.",
         samples: Seconds(|status, each| {
             of_leadership(status, each, |standing| status.since_renewal(standing));
+        }),
+    },
+    Metric {
+        name: "vvm_successor_named",
+        help: "1 while a successor would take over seconds after the loss of this leader's machine.",
+        samples: Gauge(|status, each| {
+            if let Some(link) = status.successor.get() {
+                of_leadership(status, each, |_| u64::from(link.successor().is_some()));
+            }
+        }),
+    },
+    Metric {
+        name: "vvm_successor_datagrams",
+        help: "Datagrams to and from successors and their leaders, by what became of them.",
+        samples: Counter(|status, each| {
+            for (fate, count) in status.successor.get().iter().flat_map(|link| link.fates()) {
+                each(&[("fate", fate.word())], count);
+            }
         }),
     },
     Metric { name: LATENCY.0, help: LATENCY.1, samples: RenewalLatency },

@@ -16,7 +16,7 @@ pub(crate) use telemetry::{Call, FailureKind, NO_ANSWER, Telemetry, loss_word};
 
 pub use role::{PendingRestart, Role, SlotLeadership, WhyStopping};
 
-use crate::history::UnwrittenEnds;
+use crate::{history::UnwrittenEnds, successor::UdpPeerLink};
 use ielections::{Holder, Loss, Slot, Standing, Ttl};
 use parking_lot::Mutex;
 use recent::Recent;
@@ -27,7 +27,7 @@ use std::{
     fmt,
     num::NonZeroU32,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -71,6 +71,8 @@ pub struct HostStatus {
     /// The last changes, the newest first, for the page.
     changes: Mutex<VecDeque<(Instant, String)>>,
     recent: Mutex<Recent>,
+    /// If this host takes part in succession.
+    pub(crate) successor: OnceLock<Arc<UdpPeerLink>>,
     #[cfg(feature = "opentelemetry")]
     pub(crate) reporter: std::sync::OnceLock<crate::open_telemetry::Reporter>,
 }
@@ -138,6 +140,7 @@ impl HostStatus {
             location: Mutex::default(),
             changes: Mutex::default(),
             recent: Mutex::default(),
+            successor: OnceLock::new(),
             #[cfg(feature = "opentelemetry")]
             reporter: std::sync::OnceLock::new(),
         }
@@ -625,6 +628,17 @@ impl HostStatus {
             "changes": changes,
             "losses": losses.map(|(reason, count)| (reason.into(), count.into())).collect::<Map<_, _>>(),
         });
+        if let Some(link) = self.successor.get() {
+            let ms_ago = |at: Instant| millis(at.until(now));
+            // `null` while none is named.
+            shown["successor"] = link.successor().map_or(Value::Null, |named| {
+                json!({
+                    "address": named.address.to_string(),
+                    "named_ms_ago": ms_ago(named.since),
+                    "acknowledged_ms_ago": named.acknowledged_at.map(ms_ago),
+                })
+            });
+        }
         if let Some(reason) = not_ready {
             shown["not_ready"] = reason.into();
         }

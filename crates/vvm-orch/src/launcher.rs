@@ -7,7 +7,9 @@
 //! service starts, it cancels the start and waits for it (I6).
 
 use crate::{BoxError, Failure, Problem, Service, ServiceContext, VvmLeadership, state::VvmState};
-use ielections::{Candidacy, Elections, Key, Leadership, Spawn, Standing, env::caught};
+use ielections::{
+    Candidacy, Elections, Key, Leadership, Spawn, Standing, env::caught, successor::SuccessorTerms,
+};
 use std::{fmt, sync::Arc};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -16,6 +18,7 @@ pub(crate) struct Launcher<K: Key> {
     pub(crate) state: Arc<VvmState<K>>,
     pub(crate) elections: Arc<Elections<K>>,
     pub(crate) candidacy: Candidacy<K>,
+    pub(crate) successor: Option<SuccessorTerms<K>>,
     pub(crate) services: Vec<PlannedService<K>>,
     pub(crate) spawn: Arc<dyn Spawn>,
 }
@@ -29,12 +32,18 @@ pub(crate) struct LaunchedServices {
 
 impl<K: Key> Launcher<K> {
     pub(crate) async fn run(self) -> Option<LaunchedServices> {
-        let Self { state, elections, candidacy, services, spawn } = self;
+        let Self { state, elections, candidacy, successor, services, spawn } = self;
+        let acquiring = async {
+            match successor {
+                Some(terms) => elections.acquire_with_successor(candidacy, terms).await,
+                None => elections.acquire(candidacy).await,
+            }
+        };
         let acquired = tokio::select! {
             biased;
             // Dropping the acquisition withdraws the candidacy.
             () = state.stopping() => return None,
-            acquired = elections.acquire(candidacy) => acquired,
+            acquired = acquiring => acquired,
         };
         let (slot, leadership) = match acquired {
             Ok(acquired) => acquired,

@@ -6,6 +6,7 @@ use crate::{
 };
 use ielections::{
     AcquireTimeout, Candidacy, Elections, Env, Epoch, Holder, Incarnation, Key, Spawn, Terms, Timing, Ttl,
+    successor::SuccessorTerms,
 };
 use std::{
     fmt,
@@ -78,6 +79,7 @@ impl<K: Key> Vvm<K> {
             state: Arc::clone(&state),
             elections: Arc::clone(&elections),
             candidacy: Candidacy { slots: config.slots, terms },
+            successor: config.successor,
             services,
             spawn: Arc::clone(&config.spawn),
         };
@@ -114,6 +116,8 @@ pub struct VvmConfig<K> {
     pub spawn: Arc<dyn Spawn>,
     /// Records of earlier leaderships of this process that could not be released; see [`Terms::left_behind`].
     pub left_behind: Vec<(Incarnation, Epoch)>,
+    /// How it takes part in succession, with one slot; `None` for not at all.
+    pub successor: Option<SuccessorTerms<K>>,
 }
 
 impl<K> VvmConfig<K> {
@@ -130,6 +134,7 @@ impl<K> VvmConfig<K> {
             clock: Arc::clone(&env.clock),
             spawn: Arc::clone(&env.spawn),
             left_behind: Vec::new(),
+            successor: None,
         }
     }
 }

@@ -270,6 +270,15 @@ pub fn shared_between_processes(url: &str) -> Result<bool, OpenError> {
     Ok(place.is_server() || place.scheme.feature == "sqlite")
 }
 
+/// Whether the storage that `url` names is on a server, so that it outlasts the loss of a candidate's machine. Needs
+/// neither an open storage nor the driver.
+///
+/// # Errors
+/// If the URL is malformed.
+pub fn shared_between_machines(url: &str) -> Result<bool, OpenError> {
+    Ok(parse(url)?.is_server())
+}
+
 /// Whether the storage that `url` names exists, so that opening it creates nothing. Always `false` for
 /// memory, and always `true` for a server: opening creates no keyspace and no table.
 ///

@@ -93,7 +93,8 @@ impl CommandRunner {
         Ok(Box::pin(async move { work.run(supervision).await }))
     }
 
-    /// Waits until the guardian's own timer is set to our deadline or a later one. Without it, no process would kill what
+    /// Waits until the guardian's own timer is set to our deadline or a later one, or to an earlier one of a successor
+    /// that was named meanwhile. Without it, no process would kill what
     /// the command leaves behind if guardian and host were stopped together. Gives up after TTL/4.
     pub(super) async fn deadline_is_in_force(&self, stop: &CancellationToken) -> Result<(), BoxError> {
         let deadline = *self.starter.deadline.borrow();
@@ -101,7 +102,9 @@ impl CommandRunner {
         tokio::select! {
             biased;
             // The sender lives as long as this process.
-            _ = in_force.wait_for(|at| at.is_some() && *at >= deadline) => Ok(()),
+            _ = in_force.wait_for(|at| {
+                at.is_some() && *at >= deadline.min(*self.starter.deadline.borrow())
+            }) => Ok(()),
             () = stop.cancelled() => Err(StopRequested.into()),
             // As long as an acquisition counts as fresh.
             () = self.clock.sleep(self.args.candidate.ttl.get() / 4) => Err(GuardianSilent.into()),
@@ -115,6 +118,8 @@ impl CommandRunner {
         supervised: Result<Supervised, UnprovenKeeperEnd>,
         leadership: Option<&Leadership>,
     ) -> Supervised {
+        // It confirms nothing any more, and enforces nothing.
+        self.starter.keeper.send_replace(None);
         supervised.unwrap_or_else(|unproven| {
             let run = LeadershipRun::default();
             if let Some(leadership) = leadership {
@@ -159,6 +164,7 @@ impl LeadershipWork {
         let starting = starter.start(&self.leadership, variables)?;
         let clock = Arc::clone(&self.runner.clock);
         let mut supervision = Supervision::new(starting, clock, starter.timeouts(), controls);
+        starter.keeper.send_replace(Some(supervision.in_force()));
         match supervision.executed().await {
             Ok(()) => Ok(supervision),
             Err(refusal) => {
@@ -382,6 +388,8 @@ pub(super) struct CommandStarter {
     pub(super) guardian_process: Arc<OwnedFd>,
     pub(super) on_event: OnEvent,
     pub(super) deadline: watch::Receiver<Option<Instant>>,
+    /// The confirmations of the keeper that runs, for a leader with a successor (N2).
+    pub(super) keeper: watch::Sender<Option<watch::Receiver<Option<Instant>>>>,
 }
 
 impl CommandStarter {
@@ -415,11 +423,15 @@ impl CommandStarter {
             killing: self.timeouts().killing,
             on_event: self.on_event.clone(),
         };
-        Ok(spawn(&order)?)
+        // Before it reads the deadline, so that none which is tightened meanwhile counts as in force without it.
+        self.keeper.send_replace(Some(watch::Sender::new(None).subscribe()));
+        Ok(spawn(&order).inspect_err(|_| drop(self.keeper.send_replace(None)))?)
     }
 
     pub(super) fn timeouts(&self) -> StopTimeouts {
-        let ttl = self.run.candidate.ttl.get();
+        let candidate = &self.run.candidate;
+        // While a successor is named, the support period stands for the TTL.
+        let ttl = candidate.successor.map_or(candidate.ttl.get(), |_| candidate.support);
         StopTimeouts {
             pre_stop_timeout: self.run.work.pre_stop_timeout,
             least_to_stop: ttl / LEAST_TO_STOP_SHARE,

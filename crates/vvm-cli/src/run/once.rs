@@ -31,6 +31,7 @@ use vvm_orch::BoxError;
 #[command(mut_arg("on_exit", |arg| arg.hide(true)), mut_arg("restart_limit", |arg| arg.hide(true)))]
 #[command(mut_arg("restart_backoff", |arg| arg.hide(true)))]
 #[command(mut_arg("restart_backoff_max", |arg| arg.hide(true)))]
+#[command(mut_arg("successor", |arg| arg.hide(true)), mut_arg("support", |arg| arg.hide(true)))]
 pub(crate) struct OnceCommand {
     #[command(flatten)]
     pub(crate) once: OnceArgs,
@@ -68,7 +69,7 @@ Example:
 }
 
 /// Options that `vvm once` refuses, each with the value that has no effect, and why.
-pub(crate) const REFUSED: [(&str, &str, &str); 3] = [
+pub(crate) const REFUSED: [(&str, &str, &str); 5] = [
     (
         "try_once",
         "false",
@@ -76,6 +77,8 @@ pub(crate) const REFUSED: [(&str, &str, &str); 3] = [
     ),
     ("slots", "1", "a period is done once, so there is one slot; leave it out"),
     ("on_exit", "release", "a command that fails is started again by the next candidate, up to --attempts"),
+    ("successor", "", "the attempt after the loss of a machine begins when the TTL has passed; leave it out"),
+    ("support", "5s", "there is no successor; leave it out"),
 ];
 
 impl LeadershipWork {

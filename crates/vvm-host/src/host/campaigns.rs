@@ -7,14 +7,19 @@ use crate::{
     host_storage::HostStorage,
     requests::{Condition, RequestHandler, StopDemand, may_work},
     status::{HostStatus, Role, WhyStopping},
+    successor::UdpPeerLink,
 };
 use async_trait::async_trait;
-use ielections::{AcquireError, Elections, Env, Incarnation, Terms, Timing, WriteError};
+use ielections::{
+    AcquireError, Elections, Env, Incarnation, Terms, Timing, WriteError, successor::SuccessorTerms,
+};
 use std::{fmt, future::ready, sync::Arc};
 use tokio::sync::SetOnce;
 use tokio_util::sync::CancellationToken;
 use vvm_clock::Instant;
-use vvm_orch::{AcquireTimeout, BoxError, Problem, Service, ServiceContext, Vvm, VvmConfig, Work};
+use vvm_orch::{
+    AcquireTimeout, BoxError, Problem, RunningVvm, Service, ServiceContext, Vvm, VvmConfig, Work,
+};
 use vvm_storage::{Ask, ClusterName, ElectionKey, LateEnd, SlotNumber};
 
 pub(super) struct Campaigns {
@@ -23,6 +28,7 @@ pub(super) struct Campaigns {
     pub(super) status: Arc<HostStatus>,
     pub(super) stop: CancellationToken,
     pub(super) condition: Condition,
+    pub(super) successor: Option<Arc<UdpPeerLink>>,
 }
 
 impl HostSettings {
@@ -90,11 +96,16 @@ impl Campaigns {
         let mut config = VvmConfig::new(slots.collect(), status.candidate.holder.clone(), &self.env);
         config.stop_timeout = settings.stop_timeout;
         config.left_behind = storage.left_behind();
+        config.successor = self.successor.clone().map(|link| {
+            link.campaigns();
+            SuccessorTerms { period: link.period, link }
+        });
         let demand = Arc::new(SetOnce::new());
         let preface = Preface {
             storage: Arc::clone(storage),
             demand: Arc::clone(&demand),
             condition: self.condition.clone(),
+            successor: self.successor.clone(),
         };
         services.insert(0, Box::new(preface));
         let elections = Elections::new(Arc::clone(storage) as _, self.env.clone());
@@ -143,6 +154,9 @@ impl Campaigns {
                 (Some(_), None) => WhyStopping::WorkEnded,
                 (None, None) => WhyStopping::Asked,
             });
+            if let Some(link) = self.successor.as_ref().filter(|_| problem.is_none()) {
+                self.withdraw_first(link, &vvm).await;
+            }
             let stopped = vvm.shutdown().await;
             problem.or(stopped.err())
         };
@@ -169,6 +183,27 @@ impl Campaigns {
             }
             (Some(problem), _) if !was_never_started => Some(HostOutcome::Problem(problem)),
             (Some(_) | None, _) => Some(HostOutcome::Stopped),
+        }
+    }
+
+    /// Before a planned stop: a leader takes its word to its successor back, or a successor asks its leader to (N4, N7).
+    /// Then neither needs the other when it stops. Returns at once if no successor is named.
+    async fn withdraw_first(&self, link: &UdpPeerLink, vvm: &RunningVvm<ElectionKey>) {
+        let stands_by = matches!(self.status.role(), Role::Campaigning);
+        // `vvm run` has no stop time-out of its own here.
+        let longest = if stands_by {
+            self.settings.stop_timeout.min(VvmConfig::<ElectionKey>::STOP_TIMEOUT)
+        } else {
+            link.period.get()
+        };
+        tokio::select! {
+            biased;
+            // A loss, or the end of the work.
+            _ = vvm.problem() => {}
+            // It has won meanwhile.
+            _ = vvm.leading(), if stands_by => {}
+            () = link.ask_to_stop() => {}
+            () = self.env.clock.sleep(longest) => {}
         }
     }
 
@@ -232,6 +267,7 @@ struct Preface {
     storage: Arc<HostStorage>,
     demand: Arc<SetOnce<StopDemand>>,
     condition: Condition,
+    successor: Option<Arc<UdpPeerLink>>,
 }
 
 #[async_trait]
@@ -241,11 +277,14 @@ impl Service<ElectionKey> for Preface {
     }
 
     async fn start(self: Box<Self>, cx: ServiceContext<ElectionKey>) -> Result<Work, BoxError> {
-        let Self { storage, demand, condition } = *self;
+        let Self { storage, demand, condition, successor } = *self;
         let status = Arc::clone(&storage.status);
         let ttl = status.candidate.ttl;
         status.starts(cx.slot.slot.get().get(), cx.standing.clone());
         storage.leads(&cx.slot, &cx.standing, ttl);
+        if let Some(link) = &successor {
+            link.leads(&cx.standing, ttl);
+        }
         tokio::select! {
             biased;
             () = cx.stop.cancelled() => return Err(StopRequested.into()),
@@ -267,12 +306,17 @@ impl Service<ElectionKey> for Preface {
             HistoryWriter::new(at, &cx.standing, holder, &status.clock, &status.unwritten_ends)
         };
         Ok(Box::pin(async move {
-            // The other services do not wait for this write.
+            let publishing = async {
+                if let (Some(link), Some(documents)) = (&successor, cx.standing.documents()) {
+                    link.publish(&cx.standing, &documents).await;
+                }
+            };
+            // The other services do not wait for these writes.
             tokio::select! {
                 biased;
                 () = cx.stop.cancelled() => {}
                 () = async {
-                    history.write_start().await;
+                    tokio::join!(publishing, history.write_start());
                     cx.stop.cancelled().await;
                 } => {}
             }

@@ -1,4 +1,4 @@
-use crate::{exit_status, http::CantListen, storage_inspector::way_out};
+use crate::{exit_status, http::CantListen, storage_inspector::way_out, successor::SuccessorRefusal};
 use ielections::{AcquireError, record::HolderTooLong};
 use std::{fmt, io, pin::Pin, process::ExitCode, sync::Arc, time::Duration};
 use vvm_deadman::ArmError;
@@ -30,6 +30,9 @@ pub enum HostError {
     /// The HTTP server can't listen at its address.
     #[error("HTTP: {0}")]
     Http(#[from] CantListen),
+    /// This host can take no part in succession.
+    #[error("successor: {0}")]
+    Successor(#[from] SuccessorRefusal),
     /// The kill deadline can't be enforced here.
     #[error(transparent)]
     Deadman(#[from] ArmError),
@@ -47,7 +50,8 @@ impl HostError {
             Self::Slots(_) => exit_status::STORAGE,
             Self::StorageTimedOut(_) => exit_status::NOT_ACQUIRED,
             Self::Holder(_) | Self::TtlTooShort(_) => exit_status::MISUSE,
-            Self::Http(_) | Self::Deadman(_) | Self::System(_) => exit_status::SYSTEM,
+            Self::Successor(refusal) if refusal.is_misuse() => exit_status::MISUSE,
+            Self::Http(_) | Self::Successor(_) | Self::Deadman(_) | Self::System(_) => exit_status::SYSTEM,
         }
     }
 }

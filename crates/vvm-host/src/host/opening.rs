@@ -2,6 +2,7 @@
 
 use super::{HostError, HostSettings};
 use crate::{
+    SuccessorRefusal,
     host_storage::HostStorage,
     status::{Call, EpochTime, HostStatus},
 };
@@ -23,6 +24,14 @@ pub(super) async fn open_once(
     let (ttl, least) = (settings.ttl.get(), storage.limits().min_ttl);
     if ttl < least {
         return Err(HostError::TtlTooShort(AcquireError::TtlTooShort { ttl, least }));
+    }
+    if let Some(period) = settings.successor.map(|successor| successor.period) {
+        if period < least {
+            return Err(SuccessorRefusal::PeriodTooShort { period, least }.into());
+        }
+        if storage.documents().is_none() {
+            return Err(SuccessorRefusal::NoDocuments.into());
+        }
     }
     storage.settle_slot_count(&settings.cluster(), settings.slots).await?;
     StartLine::read(&storage, settings, &**clock).await.log(settings);

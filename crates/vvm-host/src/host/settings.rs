@@ -1,4 +1,4 @@
-use crate::local_wakeups::LocalDir;
+use crate::{local_wakeups::LocalDir, successor::SuccessorSettings};
 use ielections::{Holder, Ttl, record::HolderTooLong};
 use std::{net::SocketAddr, num::NonZeroU32, time::Duration};
 use vvm_orch::{AcquireTimeout, VvmConfig};
@@ -18,6 +18,7 @@ use vvm_orch::{AcquireTimeout, VvmConfig};
 /// assert_eq!(settings.stop_timeout, Duration::from_secs(8));
 /// assert_eq!(settings.http, None);
 /// assert_eq!(settings.local_dir, LocalDir::None);
+/// assert_eq!(settings.successor, None);
 /// assert!(settings.stop_on_hup && !settings.stop_on_quit);
 ///
 /// settings.ttl = Ttl::new(Duration::from_secs(10)).unwrap();
@@ -48,6 +49,9 @@ pub struct HostSettings {
     /// has released, and requests are handled at once. Default: [`LocalDir::None`], because a library creates no files
     /// unasked. With [`LocalDir::Usual`], `vvm run`, `vvm elect` and `vvm step-down` of this user take part.
     pub local_dir: LocalDir,
+    /// How this host takes part in succession, so that the loss of a machine costs seconds at any TTL; for a name with one
+    /// slot, and a storage on a server. Default: not at all.
+    pub successor: Option<SuccessorSettings>,
     /// Whether HUP stops the host as TERM does. Default: true, because HUP would otherwise kill the program
     /// and its services. Set false if HUP has another meaning, as "read the settings again". A HUP that was
     /// ignored before, as under `nohup`, stays ignored.
@@ -70,6 +74,7 @@ impl HostSettings {
             stop_timeout: VvmConfig::<vvm_storage::ElectionKey>::STOP_TIMEOUT,
             http: None,
             local_dir: LocalDir::None,
+            successor: None,
             stop_on_hup: true,
             stop_on_quit: false,
         }

@@ -77,6 +77,8 @@ const BAD: &[(&str, (&str, &str))] = &[
     ("keep-credentials", SWITCH),
     ("new", SWITCH),
     ("http", ("8080", "like 127.0.0.1:8080")),
+    ("successor", ("7400", "write an address of this machine and a port")),
+    ("support", DURATION),
     ("log-format", ("xml", "possible values: text, json")),
     ("interval", ("0", "write 100ms or more")),
     ("json", SWITCH),
@@ -207,6 +209,7 @@ fn misuse_says_what_to_write() {
         ),
         (&["--restart-limit", "1"], "--restart-limit has no effect with vvm once"),
         (&["--check-interval", "1s"], "--check-interval has no effect without --check:"),
+        (&["--successor", "10.0.0.7:7400"], "vvm once takes no --successor: the attempt after the loss"),
     ] {
         refused(&once_with(options), &[], &[hint]);
     }
@@ -239,6 +242,38 @@ fn misuse_says_what_to_write() {
     }
     let Err(said) = parse(&["--version"], &[]) else { panic!("no version") };
     assert!(said.contains("storages: sqlite"), "{said}");
+}
+
+#[test]
+fn successor_is_refused_with_the_reason_where_it_can_not_be() {
+    const SERVER: &str = "etcd://10.0.0.1,10.0.0.2,10.0.0.3/vvm";
+    let successor = ["--storage", SERVER, "--successor", "10.0.0.7:7400"];
+    parse(&run(&successor), &[]).unwrap();
+    let elect = ["elect", "--name", "payroll", "--on-lead", "./lead", "--on-loss", "./lose"];
+    parse(&[&elect[..], &successor].concat(), &[]).unwrap();
+    for (options, hint) in [
+        (
+            &["--slots", "2"][..],
+            "--slots can't be used with --successor: a successor is for a name with one slot",
+        ),
+        (&["--warm"], "--warm can't be used with --successor: a warm app is not told yet"),
+        (&["--pre-stop", "./drain"], "--pre-stop can't be used with --successor: after a loss"),
+        (&["--support", "1s"], "a support period of 1s does not fit a TTL of 20s"),
+        (&["--support", "31s", "--ttl", "5m"], "it must be between 2 s and 30 s"),
+        (&["--ttl", "16s"], "at most a quarter of the TTL: choose another --support, or a longer --ttl"),
+    ] {
+        refused(&run(&[&successor[..], options].concat()), &[], &[hint]);
+        // A stage of the guardian is not asked again.
+        if options[0] == "--slots" {
+            refused(&[&elect[..], &successor, options].concat(), &[], &[hint]);
+        }
+    }
+    let (variable, hint) = ([("VVM_WARM", "true")], "--warm is set by VVM_WARM");
+    refused(&run(&successor), &variable, &[hint]);
+    let local = run(&["--successor", "10.0.0.7:7400"]);
+    refused(&local, &[], &["--successor needs a storage on a server"]);
+    refused(&run(&["--support", "5s"]), &[], &["--support has no effect without --successor"]);
+    parse(&run(&[]), &[("VVM_SUPPORT", "3s")]).unwrap();
 }
 
 fn settings_file(folder: &Path, text: &str) -> String {

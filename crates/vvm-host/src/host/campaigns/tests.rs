@@ -34,6 +34,7 @@ impl Scene {
             status: Arc::clone(&scene.status),
             stop: CancellationToken::new(),
             condition: Condition::default(),
+            successor: None,
         };
         let storage = Arc::new(host_storage(&scene.faulty, &scene.status).reporting_claims(on_claim));
         let work = || {

@@ -1,0 +1,93 @@
+//! Where a leader listens for datagrams: a fenced document beside its record. Only the leader can write it, and a standby
+//! needs no right but to read.
+
+use super::datagram::{PublicKeyBytes, Record};
+use ielections::{Document, DocumentId, DocumentWrite, OnlyIf};
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+
+/// It lacks the byte that ends a collection's name, as the id of the history, so no instance has the same id.
+const ID: &[u8] = b"vvm-successor";
+
+const VERSION: u32 = 1;
+
+/// As JSON.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct LeaderAddress {
+    version: u32,
+    /// Where standbys send offers.
+    pub(super) address: SocketAddr,
+    /// 32 hexadecimal digits.
+    incarnation: String,
+    epoch: u64,
+    /// X25519, 64 hexadecimal digits.
+    public_key: String,
+}
+
+pub(super) fn id() -> Option<DocumentId> {
+    DocumentId::new(ID).ok()
+}
+
+impl LeaderAddress {
+    pub(super) fn new(address: SocketAddr, (incarnation, epoch): Record, public: &PublicKeyBytes) -> Self {
+        let public_key = public.iter().map(|byte| format!("{byte:02x}")).collect();
+        Self {
+            version: VERSION,
+            address,
+            incarnation: incarnation.to_string(),
+            epoch: epoch.get(),
+            public_key,
+        }
+    }
+
+    pub(super) fn put(&self) -> Option<DocumentWrite> {
+        let body = serde_json::to_vec(self).ok()?.into();
+        Some(DocumentWrite::Put { id: id()?, body, only_if: OnlyIf::Always })
+    }
+
+    /// Returns what the leader of `record` wrote. `None` for the document of another leadership, or of a later version.
+    pub(super) fn read(document: &Document, (incarnation, epoch): Record) -> Option<Self> {
+        let read = serde_json::from_slice::<Self>(&document.body).ok()?;
+        let is_of_record = read.incarnation == incarnation.to_string() && read.epoch == epoch.get();
+        (read.version == VERSION && is_of_record).then_some(read)
+    }
+
+    pub(super) fn public_key(&self) -> Option<PublicKeyBytes> {
+        let digits = self.public_key.as_bytes();
+        let mut key = [0; 32];
+        // `from_str_radix` alone would accept a sign.
+        if digits.len() != 64 || !digits.iter().all(u8::is_ascii_hexdigit) {
+            return None;
+        }
+        for (byte, pair) in key.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+        }
+        Some(key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ielections::{Epoch, Incarnation};
+
+    #[test]
+    fn document_is_for_its_own_leadership_and_version_alone() {
+        let record = (Incarnation::from_bytes([0xab; 16]), Epoch::new(7).unwrap());
+        let written = LeaderAddress::new("127.0.0.1:7400".parse().unwrap(), record, &[0x0f; 32]);
+        let read = |written: &LeaderAddress, record| {
+            let Some(DocumentWrite::Put { id, body, .. }) = written.put() else { panic!() };
+            let version = ielections::DocumentVersion::from_stored(1);
+            LeaderAddress::read(&Document { id, body, version }, record)
+        };
+        assert_eq!(read(&written, record).as_ref(), Some(&written));
+        assert_eq!(written.public_key(), Some([0x0f; 32]));
+        let others = [(record.0, Epoch::new(8).unwrap()), (Incarnation::from_bytes([0xac; 16]), record.1)];
+        assert_eq!(others.map(|other| read(&written, other)), [None, None]);
+        assert_eq!(read(&LeaderAddress { version: 2, ..written.clone() }, record), None);
+        for key in ["", "0f", &"+f".repeat(32), &"é".repeat(32), &"0f".repeat(33)] {
+            let other = LeaderAddress { public_key: key.into(), ..written.clone() };
+            assert_eq!(other.public_key(), None, "{key}");
+        }
+    }
+}

@@ -1,0 +1,600 @@
+//! [`UdpPeerLink`]: the network of a successor, on one UDP socket for the life of a host.
+
+use super::{
+    DeadlineEnforcer, SuccessorRefusal, SuccessorSettings,
+    datagram::{Kind, LEN, OwnKey, PairKey, PublicKeyBytes, Record, SlotId, Unverified, encode},
+    document::{self, LeaderAddress},
+};
+use futures_util::future::select_all;
+use ielections::{
+    DocumentStorage as _, Documents, Entry, Env, Standing, Ttl,
+    successor::{Datagram, FromStandby, PeerInbox, PeerLink, PeerMessage, SupportPeriod},
+};
+use parking_lot::Mutex;
+use std::{
+    collections::VecDeque,
+    convert::Infallible,
+    future::pending,
+    net::SocketAddr,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+use tokio::{
+    net::UdpSocket,
+    sync::{Notify, watch},
+    task::yield_now,
+};
+use vvm_clock::{Clock, Instant};
+use vvm_storage::{ElectionKey, ElectionsTtlStorage};
+
+/// How many datagrams are read before other tasks have their turn.
+const AT_ONCE: usize = 32;
+
+/// How many datagrams of one peer are delivered in a second. With the shortest P, eight are sent.
+const MESSAGES: u32 = 200;
+
+/// How many offers are delivered in a second. A standby makes one at each scan.
+const OFFERS: u32 = 20;
+
+/// How many unknown keys are tried in a second: each costs 50 µs, and every host that can send a datagram may send one.
+const AGREEMENTS: u32 = 20;
+
+/// How many standbys are kept that have offered themselves.
+const STANDBYS: usize = 16;
+
+/// The pause after the system refused to receive.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The shortest pause between two reads of the leader's document, and between two attempts to write it.
+const DOCUMENT_PAUSE: Duration = Duration::from_secs(1);
+
+/// The network of a host's candidate. [`serve`](Self::serve) receives, and everything waits only there.
+#[derive(Debug)]
+pub(crate) struct UdpPeerLink {
+    socket: UdpSocket,
+    /// Where others reach it.
+    address: SocketAddr,
+    pub(crate) period: SupportPeriod,
+    key: OwnKey,
+    slot: SlotId,
+    clock: Arc<dyn Clock>,
+    state: Mutex<LinkState>,
+    seeks: Notify,
+    tightens: Notify,
+    may_stop: watch::Sender<bool>,
+    fates: [AtomicU64; DatagramFate::ALL.len()],
+}
+
+/// What became of a datagram.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum DatagramFate {
+    Sent,
+    /// The system did not take it, or its receiver is not known.
+    Unsent,
+    Received,
+    /// Not from the peer, or not for this leadership and offer.
+    Foreign,
+    /// It was received before, or is older than one that was.
+    Repeated,
+    /// There were too many.
+    Surplus,
+}
+
+impl DatagramFate {
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Sent, Self::Unsent, Self::Received, Self::Foreign, Self::Repeated, Self::Surplus];
+
+    /// As metrics name it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Sent => "sent",
+            Self::Unsent => "unsent",
+            Self::Received => "received",
+            Self::Foreign => "foreign",
+            Self::Repeated => "repeated",
+            Self::Surplus => "surplus",
+        }
+    }
+}
+
+#[derive(Default, Debug)]
+struct LinkState {
+    inbox: Option<PeerInbox>,
+    /// While this process leads.
+    own: Option<OwnLeadership>,
+    /// The leader that was found last.
+    leader: Option<KnownLeader>,
+    /// The record whose leader is looked for.
+    sought: Option<(ElectionKey, Entry)>,
+    tightening: Option<Instant>,
+    agreements: RateLimit,
+    offers: RateLimit,
+    messages: RateLimit,
+}
+
+#[derive(Debug)]
+struct OwnLeadership {
+    record: Record,
+    ttl: Ttl,
+    /// The standby that was pinged last.
+    pinged: Option<Standby>,
+    /// Others that have offered themselves, the newest last.
+    offered: VecDeque<Standby>,
+    /// The newest last.
+    keys: VecDeque<(PublicKeyBytes, PairKey)>,
+}
+
+/// One offer. Its address does not change: a copy of the offer from another address has no effect.
+#[derive(Debug)]
+struct Standby {
+    offer: [u8; 16],
+    address: SocketAddr,
+    key: PairKey,
+    last_number: u64,
+    /// When the first and the last ping that names it was sent.
+    named: Option<(Instant, Instant)>,
+    acknowledged_at: Option<Instant>,
+}
+
+/// The successor of this process, for people.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct NamedSuccessor {
+    pub(crate) address: SocketAddr,
+    pub(crate) since: Instant,
+    pub(crate) acknowledged_at: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct KnownLeader {
+    record: Record,
+    ttl: Ttl,
+    address: SocketAddr,
+    key: PairKey,
+    /// What this process offered last.
+    offer: Option<[u8; 16]>,
+    last_number: u64,
+}
+
+#[derive(Debug)]
+struct RateLimit {
+    since: Instant,
+    count: u32,
+}
+
+impl Default for RateLimit {
+    fn default() -> Self {
+        Self { since: Instant::ORIGIN, count: 0 }
+    }
+}
+
+impl RateLimit {
+    fn admits(&mut self, now: Instant, most: u32) -> bool {
+        if now.since(self.since) >= Duration::from_secs(1) {
+            (self.since, self.count) = (now, 0);
+        }
+        self.count = self.count.saturating_add(1);
+        self.count <= most
+    }
+}
+
+impl UdpPeerLink {
+    /// Binds the socket. Must be called in the context of a runtime.
+    pub(crate) fn bind(
+        settings: &SuccessorSettings,
+        period: SupportPeriod,
+        key: &ElectionKey,
+        env: &Env,
+    ) -> Result<Self, SuccessorRefusal> {
+        let SuccessorSettings { listen, advertise, .. } = *settings;
+        let mut address = advertise.unwrap_or(listen);
+        if address.ip().is_unspecified() {
+            return Err(SuccessorRefusal::Unreachable(address));
+        }
+        let bound = std::net::UdpSocket::bind(listen).and_then(|socket| {
+            socket.set_nonblocking(true)?;
+            let socket = UdpSocket::from_std(socket)?;
+            Ok((socket.local_addr()?.port(), socket))
+        });
+        let (port, socket) =
+            bound.map_err(|cause| SuccessorRefusal::CantListen { address: listen, cause })?;
+        if address.port() == 0 {
+            address.set_port(port);
+        }
+        Ok(Self {
+            socket,
+            address,
+            period,
+            key: OwnKey::new(&*env.entropy),
+            slot: SlotId::of(key),
+            clock: Arc::clone(&env.clock),
+            state: Mutex::default(),
+            seeks: Notify::new(),
+            tightens: Notify::new(),
+            may_stop: watch::Sender::new(false),
+            fates: Default::default(),
+        })
+    }
+
+    /// Forgets what belongs to an earlier campaign or leadership.
+    pub(crate) fn campaigns(&self) {
+        let mut state = self.state.lock();
+        let leader = state.leader.take();
+        *state = LinkState { leader, ..LinkState::default() };
+    }
+
+    /// Heeds offers to the leadership of `standing` from now on.
+    pub(crate) fn leads(&self, standing: &Standing, ttl: Ttl) {
+        let record = (standing.incarnation(), standing.epoch());
+        let (offered, keys) = (VecDeque::new(), VecDeque::new());
+        let mut state = self.state.lock();
+        state.sought = None;
+        state.own = Some(OwnLeadership { record, ttl, pinged: None, offered, keys });
+    }
+
+    /// Writes the document of the leadership of `standing`, again until it succeeds or can't any more.
+    pub(crate) async fn publish(&self, standing: &Standing, documents: &Documents) {
+        let record = (standing.incarnation(), standing.epoch());
+        let address = LeaderAddress::new(self.address, record, &self.key.public);
+        while standing.loss().is_none()
+            && let Some(write) = address.put()
+            && let Err(refusal) = documents.write(vec![write]).await
+        {
+            tracing::debug!(%refusal, "the address for successors can't be written");
+            self.clock.sleep(self.document_pause()).await;
+        }
+    }
+
+    /// Asks for a planned stop, and waits until it may begin. Without a campaign or leadership it returns at once. The
+    /// caller limits the wait.
+    pub(crate) async fn ask_to_stop(&self) {
+        let mut may_stop = self.may_stop.subscribe();
+        self.may_stop.send_replace(false);
+        let Some(inbox) = self.state.lock().inbox.clone() else { return };
+        inbox.deliver(PeerMessage::Stop);
+        // The sender lives as long as `self`.
+        let _ = may_stop.wait_for(|may_stop| *may_stop).await;
+    }
+
+    /// Returns the successor that this process has named. Pings go to it every P/16, and none after a withdrawal.
+    pub(crate) fn successor(&self) -> Option<NamedSuccessor> {
+        let state = self.state.lock();
+        let standby = state.own.as_ref()?.pinged.as_ref()?;
+        let (since, last) = standby.named?;
+        let is_named = self.clock.now().since(last) < self.period.get() / 4;
+        let Standby { address, acknowledged_at, .. } = *standby;
+        is_named.then_some(NamedSuccessor { address, since, acknowledged_at })
+    }
+
+    /// The datagrams so far, by what became of them.
+    pub(crate) fn fates(&self) -> impl Iterator<Item = (DatagramFate, u64)> {
+        DatagramFate::ALL.into_iter().zip(self.fates.iter().map(|count| count.load(Relaxed)))
+    }
+
+    /// Receives datagrams, reads documents in `storage`, and waits for confirmations of `enforcers`.
+    ///
+    /// # Cancel safety
+    /// May be dropped and called again at will.
+    pub(crate) async fn serve(
+        &self,
+        storage: &ElectionsTtlStorage,
+        enforcers: &[DeadlineEnforcer],
+    ) -> Infallible {
+        tokio::select! {
+            never = self.confirm(enforcers.to_vec()) => never,
+            never = self.find(storage) => never,
+            never = self.receive() => never,
+        }
+    }
+
+    fn count(&self, fate: DatagramFate) {
+        self.fates[fate as usize].fetch_add(1, Relaxed);
+    }
+
+    fn document_pause(&self) -> Duration {
+        (self.period.get() / 4).max(DOCUMENT_PAUSE)
+    }
+
+    async fn receive(&self) -> Infallible {
+        // One byte more, so that a longer one is not taken for a datagram.
+        let mut bytes = [0; LEN + 1];
+        loop {
+            for _ in 0..AT_ONCE {
+                match self.socket.recv_from(&mut bytes).await {
+                    Ok((len, from)) => self.received(&bytes[..len], from),
+                    Err(_) => self.clock.sleep(PAUSE).await,
+                }
+            }
+            yield_now().await;
+        }
+    }
+
+    fn received(&self, bytes: &[u8], from: SocketAddr) {
+        let delivered = {
+            let mut state = self.state.lock();
+            let state = &mut *state;
+            match Unverified::parse(bytes).filter(|datagram| datagram.slot == self.slot) {
+                Some(datagram) => match datagram.kind {
+                    Kind::Ping => state.pinged(&datagram, self.clock.now()),
+                    Kind::Offer => state.offered(&datagram, from, self),
+                    Kind::Answer => state.answered(&datagram, self.clock.now()),
+                }
+                .and_then(|datagram| Ok((datagram, state.inbox.clone().ok_or(DatagramFate::Foreign)?))),
+                None => Err(DatagramFate::Foreign),
+            }
+        };
+        match delivered {
+            Ok((datagram, inbox)) => {
+                self.count(DatagramFate::Received);
+                // Without the lock: the inbox may call this link.
+                inbox.deliver(PeerMessage::Received(datagram));
+            }
+            Err(fate) => self.count(fate),
+        }
+    }
+
+    /// Reads the document of the leader that is looked for, until it is there.
+    async fn find(&self, storage: &ElectionsTtlStorage) -> Infallible {
+        loop {
+            let sought = self.state.lock().sought.clone();
+            let Some((slot, entry)) = sought else {
+                self.seeks.notified().await;
+                continue;
+            };
+            let Some(id) = document::id() else { return pending().await };
+            let document = tokio::select! {
+                biased;
+                document = storage.document(&slot, &id) => document.ok().flatten(),
+                () = self.clock.sleep(self.period.get() / 2) => None,
+            };
+            let found = document.and_then(|document| self.leader_in(&document, &entry));
+            if let Some(leader) = found {
+                self.found(leader);
+                continue;
+            }
+            self.clock.sleep(self.document_pause()).await;
+        }
+    }
+
+    fn leader_in(&self, document: &ielections::Document, entry: &Entry) -> Option<KnownLeader> {
+        let record = (entry.incarnation(), entry.epoch);
+        let read = LeaderAddress::read(document, record)?;
+        let key = self.key.with_leader(&read.public_key()?, self.slot, record)?;
+        let (ttl, address) = (entry.ttl, read.address);
+        Some(KnownLeader { record, ttl, address, key, offer: None, last_number: 0 })
+    }
+
+    fn found(&self, leader: KnownLeader) {
+        let found = {
+            let mut state = self.state.lock();
+            // A later look may have shown another record meanwhile, or a later version of this one.
+            let (record, inbox) = (leader.record, state.inbox.clone());
+            let found = state.sought.take_if(|(_, entry)| entry.is_of(record.0, record.1));
+            found.and_then(|(_, entry)| {
+                state.leader = Some(leader);
+                Some((inbox?, entry))
+            })
+        };
+        if let Some((inbox, entry)) = found {
+            inbox.deliver(PeerMessage::Found(entry));
+        }
+    }
+
+    /// Delivers each deadline that is in force everywhere.
+    async fn confirm(&self, mut enforcers: Vec<DeadlineEnforcer>) -> Infallible {
+        loop {
+            let tightening = self.state.lock().tightening;
+            let Some(kill_at) = tightening else {
+                self.tightens.notified().await;
+                continue;
+            };
+            tokio::select! {
+                biased;
+                () = self.tightens.notified() => continue,
+                () = in_force(&mut enforcers, kill_at) => {}
+            }
+            let inbox = {
+                let mut state = self.state.lock();
+                let is_last = state.tightening.take_if(|last| *last == kill_at).is_some();
+                state.inbox.clone().filter(|_| is_last)
+            };
+            if let Some(inbox) = inbox {
+                inbox.deliver(PeerMessage::InForce(kill_at));
+            }
+        }
+    }
+
+    fn transmit(&self, datagram: &Datagram, to: SocketAddr, key: &PairKey) -> DatagramFate {
+        let bytes = encode(self.slot, datagram, &self.key.public, key);
+        match self.socket.try_send_to(&bytes, to) {
+            Ok(_) => DatagramFate::Sent,
+            // The queue is full, there is no way to the peer, or it has told that it does not listen. The next one follows.
+            Err(_) => DatagramFate::Unsent,
+        }
+    }
+}
+
+/// Waits until each process that runs and enforces the deadline shows exactly `kill_at` (N2).
+///
+/// Why *exactly* proves that each has confirmed this message, or a later one of the same deadline, and no earlier one:
+/// the deadline of a support that is being tightened is the earliest of all, or no process shows it. It was made from a
+/// clock reading of this naming, in nanoseconds, so no earlier message had it. A link delivers in order, so whatever was
+/// sent before it has been overwritten. Until the naming no later message loosens it: only its removal does, and then
+/// the naming has ended. One that is at least as late would prove nothing: the deadline of the TTL may be shown still,
+/// while the message with this one is on its way.
+///
+/// A process that starts after this has read the deadline of this process by then: its slot is filled before.
+async fn in_force(enforcers: &mut [DeadlineEnforcer], kill_at: Instant) {
+    type Change<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+    async fn changed<T>(confirmed: &mut watch::Receiver<T>) {
+        // After the sender is gone, nothing changes.
+        if confirmed.changed().await.is_err() {
+            pending::<()>().await;
+        }
+    }
+    loop {
+        let mut is_everywhere = true;
+        let mut changes = Vec::<Change<'_>>::new();
+        for enforcer in enforcers.iter_mut() {
+            let process = enforcer.borrow_and_update().clone();
+            if let Some(mut confirmed) = process {
+                is_everywhere &= *confirmed.borrow_and_update() == Some(kill_at);
+                changes.push(Box::pin(async move { changed(&mut confirmed).await }));
+            }
+            changes.push(Box::pin(changed(enforcer)));
+        }
+        if is_everywhere {
+            return;
+        }
+        select_all(changes).await;
+    }
+}
+
+impl LinkState {
+    /// A datagram for this process as standby.
+    fn pinged(&mut self, datagram: &Unverified<'_>, now: Instant) -> Result<Datagram, DatagramFate> {
+        let is_own = |leader: &&mut KnownLeader| {
+            leader.record == datagram.record() && leader.offer == Some(datagram.pairing.offer)
+        };
+        let leader = self.leader.as_mut().filter(is_own).ok_or(DatagramFate::Foreign)?;
+        let verified = next(datagram, &leader.key, leader.ttl, &mut leader.last_number)?;
+        if self.messages.admits(now, MESSAGES) { Ok(verified) } else { Err(DatagramFate::Surplus) }
+    }
+
+    /// A datagram for this process as leader.
+    fn answered(&mut self, datagram: &Unverified<'_>, now: Instant) -> Result<Datagram, DatagramFate> {
+        let own = self.own.as_mut().filter(|own| own.record == datagram.record());
+        let own = own.ok_or(DatagramFate::Foreign)?;
+        let (ttl, offer) = (own.ttl, datagram.pairing.offer);
+        let standby = own.pinged.as_mut().filter(|standby| standby.offer == offer);
+        let standby = standby.ok_or(DatagramFate::Foreign)?;
+        let verified = next(datagram, &standby.key, ttl, &mut standby.last_number)?;
+        if let Datagram::ToLeader(FromStandby::Answer { acknowledges: true, .. }) = verified {
+            standby.acknowledged_at = Some(now);
+        }
+        if self.messages.admits(now, MESSAGES) { Ok(verified) } else { Err(DatagramFate::Surplus) }
+    }
+
+    fn offered(
+        &mut self,
+        datagram: &Unverified<'_>,
+        from: SocketAddr,
+        link: &UdpPeerLink,
+    ) -> Result<Datagram, DatagramFate> {
+        let own = self.own.as_mut().filter(|own| own.record == datagram.record());
+        let own = own.ok_or(DatagramFate::Foreign)?;
+        let offer = datagram.pairing.offer;
+        if own.pinged.iter().chain(&own.offered).any(|standby| standby.offer == offer) {
+            return Err(DatagramFate::Repeated);
+        }
+        let now = link.clock.now();
+        let public = datagram.standby();
+        let known = own.keys.iter().find(|(known, _)| *known == public).map(|(_, key)| key.clone());
+        let is_known = known.is_some();
+        let key = match known {
+            Some(key) => key,
+            None if !self.agreements.admits(now, AGREEMENTS) => return Err(DatagramFate::Surplus),
+            None => link.key.with_standby(&public, link.slot, own.record).ok_or(DatagramFate::Foreign)?,
+        };
+        let verified = datagram.verify(&key, own.ttl).ok_or(DatagramFate::Foreign)?;
+        if !self.offers.admits(now, OFFERS) {
+            return Err(DatagramFate::Surplus);
+        }
+        if !is_known {
+            push_bounded(&mut own.keys, (public, key.clone()));
+        }
+        push_bounded(
+            &mut own.offered,
+            Standby { offer, address: from, key, last_number: 0, named: None, acknowledged_at: None },
+        );
+        Ok(verified)
+    }
+}
+
+fn push_bounded<T>(newest_last: &mut VecDeque<T>, item: T) {
+    if newest_last.len() >= STANDBYS {
+        newest_last.pop_front();
+    }
+    newest_last.push_back(item);
+}
+
+/// Verifies a datagram whose number is larger than that of every earlier one (N8).
+fn next(
+    datagram: &Unverified<'_>,
+    key: &PairKey,
+    ttl: Ttl,
+    last_number: &mut u64,
+) -> Result<Datagram, DatagramFate> {
+    if datagram.number <= *last_number {
+        return Err(DatagramFate::Repeated);
+    }
+    let verified = datagram.verify(key, ttl).ok_or(DatagramFate::Foreign)?;
+    *last_number = datagram.number;
+    Ok(verified)
+}
+
+impl PeerLink<ElectionKey> for UdpPeerLink {
+    fn connect(&self, inbox: PeerInbox) {
+        self.state.lock().inbox = Some(inbox);
+    }
+
+    fn find_leader(&self, slot: &ElectionKey, entry: &Entry) -> bool {
+        let mut state = self.state.lock();
+        let known = state.leader.as_ref().map(|leader| leader.record);
+        if known.is_some_and(|(incarnation, epoch)| entry.is_of(incarnation, epoch)) {
+            state.sought = None;
+            return true;
+        }
+        state.sought = Some((slot.clone(), entry.clone()));
+        self.seeks.notify_one();
+        false
+    }
+
+    fn send(&self, datagram: Datagram) {
+        let mut state = self.state.lock();
+        let fate = match &datagram {
+            Datagram::ToLeader(message) => {
+                let pairing = match message {
+                    FromStandby::Offer(pairing) | FromStandby::Answer { pairing, .. } => pairing,
+                };
+                let record = (pairing.incarnation, pairing.epoch);
+                state.leader.as_mut().filter(|leader| leader.record == record).map(|leader| {
+                    if matches!(message, FromStandby::Offer(_)) {
+                        (leader.offer, leader.last_number) = (Some(pairing.offer), 0);
+                    }
+                    self.transmit(&datagram, leader.address, &leader.key)
+                })
+            }
+            Datagram::ToStandby(ping) => {
+                let record = (ping.pairing.incarnation, ping.pairing.epoch);
+                state.own.as_mut().filter(|own| own.record == record).and_then(|own| {
+                    let is_meant = |standby: &Standby| standby.offer == ping.pairing.offer;
+                    if !own.pinged.as_ref().is_some_and(is_meant) {
+                        let at = own.offered.iter().position(is_meant)?;
+                        own.pinged = own.offered.remove(at);
+                    }
+                    let (now, standby) = (self.clock.now(), own.pinged.as_mut()?);
+                    let first = standby.named.map_or(now, |(first, _)| first);
+                    standby.named = ping.below.map(|_| (first, now));
+                    Some(self.transmit(&datagram, standby.address, &standby.key))
+                })
+            }
+        };
+        self.count(fate.unwrap_or(DatagramFate::Unsent));
+    }
+
+    fn tighten(&self, kill_at: Instant) {
+        self.state.lock().tightening = Some(kill_at);
+        self.tightens.notify_one();
+    }
+
+    fn may_stop(&self) {
+        self.may_stop.send_replace(true);
+    }
+}
+
+#[cfg(test)]
+mod tests;
