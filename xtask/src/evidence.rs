@@ -113,6 +113,7 @@ const SMOKES: &[(&str, How, Option<Need>)] = &[
     ("bench --only warm --server postgres", Small("bench --quick --only=warm --server=postgres"), JAVA),
     ("bench --only waiting", Small("bench --quick --only waiting"), None),
     ("bench --only beside-peers", Small("bench --quick --only beside-peers"), ETCD),
+    ("bench --report target/report", Small("bench --quick --report target/report"), None),
     ("bench --only between-machines", Small("bench --quick --only between-machines"), NAMESPACES),
     ("bench --server scylla --documents", Small("bench --quick --server=scylla --documents"), JAVA),
     ("bench --server etcd", Small("bench --quick --server etcd"), GO),

@@ -94,7 +94,7 @@ enum Command {
     /// What elections cost, and how long fail-over takes
     ///
     /// `--quick`, `--only NAME`. Or what one storage costs: `--storage URL`, or `--server NAME` on servers that it
-    /// starts and ends.
+    /// starts and ends. Or a page with plots: `--report DIR`, and any number of `--server NAME`.
     Bench(Passed),
     /// What a release has, in target/packages
     ///
@@ -239,6 +239,10 @@ fn main() -> ExitCode {
             held
         }
         Command::TestTimed(options) => test_timed::run(&options),
+        Command::Bench(passed) if passed.names("--report") => {
+            evidence::build(Dist, "vvm-cli", "etcd,kubernetes")
+                && evidence::run(Dist, "bench", &passed.drivers(), &passed.arguments)
+        }
         Command::Bench(passed) if passed.is_of_one_storage() && !passed.names("--only") => {
             evidence::run(Dist, "bench", &passed.drivers(), &passed.arguments)
         }

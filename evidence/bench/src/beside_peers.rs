@@ -34,27 +34,46 @@ const LONGEST: Duration = Duration::from_secs(600);
 
 /// Without etcd, the error names what to install.
 pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, Failure> {
+    Program::installed_with_client()?;
+    Ok(measure_those_that_run(quick)?.0)
+}
+
+/// A peer or a blow that this machine can't run.
+pub(crate) struct NotRun {
+    pub(crate) what: &'static str,
+    pub(crate) why: String,
+}
+
+/// Measures `vvm` beside the peers that this machine can run. Returns what did not run, too.
+pub(crate) fn measure_those_that_run(quick: bool) -> Result<(Vec<Figure>, Vec<NotRun>), Failure> {
     let (ttl, trials, watched) = if quick { (3, 1, 5) } else { (15, 3, 60) };
     let (ttl, watched) = (Duration::from_secs(ttl), Duration::from_secs(watched));
     let folder = tempfile::tempdir()?;
-    let installed = Program::installed_with_client()?;
-    let etcd = Cluster::start(&installed, 1)?;
-    let kubernetes = match start_kubernetes() {
-        Ok(kubernetes) => Some(kubernetes),
+    let (mut programs, mut not_run) = (Vec::new(), Vec::new());
+    let _etcd = match Program::installed_with_client() {
+        Ok(installed) => {
+            let etcd = Cluster::start(&installed, 1)?;
+            let addresses = etcd.addresses();
+            programs.push(ComparedProgram::etcdctl(&addresses, installed.version()));
+            programs.push(ComparedProgram::vvm("etcd", &format!("etcd://{addresses}/bench"))?);
+            Some(etcd)
+        }
         Err(error) => {
-            eprintln!("left out: client-go: {error}");
+            not_run.push(NotRun { what: "etcdctl", why: error.to_string() });
             None
         }
     };
-    let addresses = etcd.addresses();
-    let mut programs = vec![
-        ComparedProgram::etcdctl(&addresses, installed.version()),
-        ComparedProgram::vvm("etcd", &format!("etcd://{addresses}/bench"))?,
-    ];
-    if let Some((server, program)) = &kubernetes {
-        programs.push(ComparedProgram::client_go(program, server));
-        programs.push(ComparedProgram::vvm("k8s", &server.url("default"))?);
-    }
+    let _kubernetes = match start_kubernetes() {
+        Ok((server, program)) => {
+            programs.push(ComparedProgram::client_go(&program, &server));
+            programs.push(ComparedProgram::vvm("k8s", &server.url("default"))?);
+            Some(server)
+        }
+        Err(error) => {
+            not_run.push(NotRun { what: "client-go", why: error.to_string() });
+            None
+        }
+    };
     let file = format!("sqlite:{}?allow=overlay", folder.path().join("leader.db").display());
     programs.push(ComparedProgram::vvm("sqlite", &file)?);
 
@@ -63,7 +82,7 @@ pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, Failure> {
         if blow == Blow::OutOfMemory
             && let Err(error) = MemoryGroup::of(&format!("bench-{}", std::process::id()))
         {
-            eprintln!("left out: {}: {error}", blow.title());
+            not_run.push(NotRun { what: blow.title(), why: error.to_string() });
             continue;
         }
         let outcomes = at_once(&programs, blow, folder.path(), ttl, trials)?;
@@ -78,7 +97,8 @@ pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, Failure> {
         }));
     }
     figures.extend(waiting(&programs, folder.path(), ttl, watched)?);
-    Ok(figures)
+    not_run.iter().for_each(|NotRun { what, why }| eprintln!("left out: {what}: {why}"));
+    Ok((figures, not_run))
 }
 
 fn of_each(

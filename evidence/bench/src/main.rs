@@ -16,7 +16,7 @@ mod warm;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use report::{Failure, Figure};
-use std::{io, process::ExitCode};
+use std::{io, path::PathBuf, process::ExitCode};
 
 /// Measures pairs, held leaderships, storages, fail-over and hand-over.
 #[derive(Debug, Parser)]
@@ -40,7 +40,14 @@ struct CommandLine {
     held: Option<std::num::NonZeroU32>,
     /// As `--storage`, on this server, which it starts and ends. With `--only warm`: that measurement on PostgreSQL.
     #[arg(long, value_name = "SCHEME", conflicts_with = "storage")]
-    server: Option<setup::Server>,
+    server: Vec<setup::Server>,
+    /// One page with plots, in this folder: `vvm` beside its peers, and the cost of SQLite and of each `--server`, of which
+    /// there may be several.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["storage", "only", "documents", "held"])]
+    report: Option<PathBuf>,
+    /// As JSON instead of a table.
+    #[arg(long)]
+    json: bool,
     /// Fewer and shorter rounds, to see that it works.
     #[arg(long)]
     quick: bool,
@@ -61,7 +68,7 @@ enum Part {
     #[command(hide = true)]
     PeersWork {
         /// The file in which it notes its start.
-        file: std::path::PathBuf,
+        file: PathBuf,
     },
 }
 
@@ -137,11 +144,18 @@ fn run(line: &CommandLine) -> Result<(), Failure> {
         None if line.documents => storage::measure_documents(url, quick),
         None => storage::measure(url, quick),
     };
+    if let Some(folder) = &line.report {
+        return report::page::write(folder, &line.server, line.quick);
+    }
+    let print = |figures: &[Figure]| print(figures, line.json);
     if let Some(url) = &line.storage {
         return print(&measure(url, line.quick)?);
     }
-    if let Some(server) = line.server {
-        let options = [("--quick", line.quick), ("--documents", line.documents)];
+    if line.server.len() > 1 {
+        return Err("several servers are measured for a --report only".into());
+    }
+    if let Some(server) = line.server.first() {
+        let options = [("--quick", line.quick), ("--documents", line.documents), ("--json", line.json)];
         let given = options.iter().filter(|(_, given)| *given).map(|(option, _)| (*option).to_owned());
         let held = line.held.map(|names| format!("--held={names}"));
         let mut options: Vec<String> = given.chain(held).collect();
@@ -163,6 +177,7 @@ fn run(line: &CommandLine) -> Result<(), Failure> {
     print(&figures)
 }
 
-fn print(figures: &[Figure]) -> Result<(), Failure> {
-    Ok(report::table(&mut io::stdout().lock(), figures)?)
+fn print(figures: &[Figure], as_json: bool) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    if as_json { Ok(serde_json::to_writer(out, figures)?) } else { Ok(report::table(&mut out, figures)?) }
 }

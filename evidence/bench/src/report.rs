@@ -1,3 +1,6 @@
+pub(crate) mod page;
+
+use serde::{Deserialize, Deserializer, Serialize};
 use std::{
     error::Error,
     io::{self, Write},
@@ -16,13 +19,21 @@ pub(crate) fn table(out: &mut impl Write, figures: &[Figure]) -> io::Result<()> 
 }
 
 /// One quantity, measured more than once. Its statistics are NaN without a sample.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Figure {
     name: String,
     unit: Unit,
+    #[serde(deserialize_with = "or_nan")]
     min: f64,
+    #[serde(deserialize_with = "or_nan")]
     median: f64,
+    #[serde(deserialize_with = "or_nan")]
     max: f64,
+}
+
+/// JSON has no NaN.
+fn or_nan<'de, From: Deserializer<'de>>(from: From) -> Result<f64, From::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or(f64::NAN))
 }
 
 impl Figure {
@@ -48,12 +59,13 @@ impl Unit {
             Self::Milliseconds => format!("{number:.1} ms"),
             Self::Seconds => format!("{number:.2} s"),
             Self::Ratio => format!("{number:.2}"),
+            Self::Percent => format!("{number:.2} %"),
             Self::Count => format!("{number:.0}"),
         }
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Unit {
     PairsPerSecond,
     PerSecond,
@@ -64,6 +76,8 @@ pub(crate) enum Unit {
     Milliseconds,
     Seconds,
     Ratio,
+    /// Of one core.
+    Percent,
     Count,
 }
 

@@ -63,7 +63,7 @@ pub(super) async fn measure(scene: &Scene, names: u32, quick: bool) -> Result<Ve
     Ok(vec![
         Figure::new(name("until all are led"), Unit::Seconds, vec![until_led.as_secs_f64()]),
         Figure::new(name("writes"), Unit::PerSecond, vec![(writes_after - writes_before) as f64 / span]),
-        Figure::new(name("CPU time of this process"), Unit::Ratio, vec![cpu.as_secs_f64() / span]),
+        Figure::new(name("CPU time of this process"), Unit::Percent, vec![cpu.as_secs_f64() / span * 100.0]),
         Figure::new(
             name("memory of each"),
             Unit::Bytes,
