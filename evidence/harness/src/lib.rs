@@ -6,11 +6,13 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test fails where its harness does")]
 
+mod chart;
 mod processes;
 mod program;
 mod storage;
 mod terminal;
 
+pub use chart::rendered_chart;
 pub use processes::{
     Freezer, Level, MemoryGroup, Processes, ancestors, catches, command_line, eventually,
     gives_pid_namespaces, gives_user_namespaces, has_ended, is_permitted, own_group, state,

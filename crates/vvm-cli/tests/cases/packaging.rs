@@ -3,7 +3,7 @@
 
 use super::http::{answer, start};
 use crate::VVM;
-use harness::eventually;
+use harness::{eventually, rendered_chart};
 use serde_json::Value;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -87,40 +87,6 @@ fn overlay_changes_namespace_and_image_and_pods_mount_the_settings_of_their_cont
     assert!(rendered.contains("image: registry.example/payroll:1\n"), "{rendered}");
 }
 
-/// Fills the expressions of a template with the chart's values, as far as these templates go. What stands between `with`
-/// and `end` is for values that are empty.
-fn filled(template: &str) -> String {
-    let values = shipped("helm/values.yaml");
-    let value = |name: &str| {
-        let line =
-            values.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": ").map(str::to_owned));
-        line.unwrap_or_else(|| panic!("no value {name}")).trim_matches('"').to_owned()
-    };
-    let mut is_left_out = false;
-    let mut text = String::new();
-    for line in template.lines() {
-        is_left_out |= line.contains("{{- with ");
-        if !is_left_out && !line.trim_start().starts_with("{{-") {
-            let mut parts = line.split("{{ ");
-            text.push_str(parts.next().unwrap());
-            for part in parts {
-                let (expression, rest) = part.split_once(" }}").unwrap();
-                let mut steps = expression.split(" | ");
-                let first = steps.next().unwrap();
-                let first = first.strip_prefix(".Values.").map_or_else(|| "payroll".to_owned(), value);
-                let filled = steps.fold(first, |value, step| match step.strip_prefix("default ") {
-                    Some(default) if value.is_empty() => default.trim_matches('"').to_owned(),
-                    _ => value,
-                });
-                text.extend([&filled, rest]);
-            }
-            text.push('\n');
-        }
-        is_left_out &= !line.contains("{{- end");
-    }
-    text
-}
-
 /// The lines of objects, without comments, quotes, spaces behind commas, and order.
 fn lines_of(text: &str) -> BTreeSet<String> {
     let lines = text.lines().map(|line| line.trim().replace('"', "").replace(", ", ","));
@@ -129,16 +95,14 @@ fn lines_of(text: &str) -> BTreeSet<String> {
     lines.map(|line| if line.starts_with("checksum/") { "checksum/settings:".into() } else { line }).collect()
 }
 
-/// Rendered by helm, if it is installed, and by this test.
+/// Rendered by helm, if it is installed, and without it. `cargo xtask test-drivers --only kubernetes` applies both.
 #[test]
 fn chart_has_the_objects_of_the_kustomization_line_by_line() {
     let parts = ["rbac", "deployment"].map(|part| shipped(&format!("kubernetes/base/{part}.yaml")));
     let base =
         parts.concat().replace("vvm-leases", "payroll-vvm-leases") + &shipped("kubernetes/base/vvm.toml");
     let base = lines_of(&base);
-    let templates =
-        ["rbac", "deployment", "settings"].map(|part| shipped(&format!("helm/templates/{part}.yaml")));
-    let mut charts = vec![filled(&templates.concat())];
+    let mut charts = vec![rendered_chart("payroll")];
     let helm = |arguments: &[&str]| Command::new("helm").args(arguments).current_dir(folder()).output();
     match helm(&["lint", "--strict", "helm"]) {
         Ok(output) => {
