@@ -1,10 +1,13 @@
 use crate::{
-    Host, HostOutcome, HostSettings, Loss, Problem,
+    Host, HostOutcome, HostSettings, Loss, Problem, Ttl,
     http::Answers,
     metrics::{HOST, SERVICES},
     service_fn,
+    status::tests::key,
+    successor::{SuccessorSettings, UdpPeerLink},
     testing::{MemDatabase, MockClock, MockSysVvmStorage, Step, StepOutcome, WriteError, env, in_mock_time},
 };
+use ielections::successor::SupportPeriod;
 use opentelemetry::{KeyValue, trace::Status};
 use opentelemetry_otlp::{MetricExporter, SpanExporter, WithExportConfig as _};
 use opentelemetry_sdk::{
@@ -22,6 +25,7 @@ use std::{
     sync::{Arc, mpsc},
     time::Duration,
 };
+use tokio::runtime::Builder;
 use vvm_clock::Clock;
 
 type Values = BTreeMap<String, f64>;
@@ -35,7 +39,7 @@ fn by_prometheus(answers: &Answers) -> Values {
         let (series, value) = line.rsplit_once(' ').unwrap();
         let (name, labels) = series.trim_end_matches('}').split_once('{').unwrap_or((series, ""));
         let labels = labels.split(',').filter_map(|label| label.split_once('='));
-        (key(name, labels.map(|(key, value)| (key, value.trim_matches('"')))), value.parse().unwrap())
+        (series_of(name, labels.map(|(key, value)| (key, value.trim_matches('"')))), value.parse().unwrap())
     };
     let mut values = samples.map(value).collect::<Values>();
     if values["vvm_renewal_latency_seconds_count{name=payroll}"] == 0.0 {
@@ -45,7 +49,7 @@ fn by_prometheus(answers: &Answers) -> Values {
     values
 }
 
-fn key<'l>(name: &str, labels: impl Iterator<Item = (&'l str, &'l str)>) -> String {
+fn series_of<'l>(name: &str, labels: impl Iterator<Item = (&'l str, &'l str)>) -> String {
     let of_bucket = |(key, value): (&str, &str)| match key {
         "le" => format!("le={}", value.parse::<f64>().unwrap()),
         _ => format!("{key}={value}"),
@@ -66,7 +70,7 @@ fn by_open_telemetry(exporter: &InMemoryMetricExporter) -> Values {
         let more = more.into_iter().map(|(key, value)| (key.to_owned(), value));
         let labels = labels.chain(more).collect::<Vec<_>>();
         let labels = labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-        assert_eq!(values.insert(key(&name, labels), value), None, "observed twice");
+        assert_eq!(values.insert(series_of(&name, labels), value), None, "observed twice");
     };
     let export = exports.last().unwrap();
     for metric in export.scope_metrics().flat_map(|scope| scope.metrics()) {
@@ -140,6 +144,13 @@ fn without_spans() -> SdkTracerProvider {
 #[test]
 fn every_metric_has_the_name_labels_and_value_that_prometheus_reads() {
     let clock = MockClock::new();
+    let (io, period) = (Builder::new_current_thread().enable_io().build().unwrap(), Duration::from_secs(2));
+    let link = {
+        let _context = io.enter();
+        let listen = SuccessorSettings::new(([127, 0, 0, 1], 0).into());
+        let period = SupportPeriod::new(period, Ttl::DEFAULT).unwrap();
+        Arc::new(UdpPeerLink::bind(&listen, period, &key(), &env(&clock)).unwrap())
+    };
     in_mock_time(&clock, async {
         let exporter = InMemoryMetricExporter::default();
         let meters = SdkMeterProvider::builder().with_periodic_exporter(exporter.clone()).build();
@@ -165,7 +176,9 @@ fn every_metric_has_the_name_labels_and_value_that_prometheus_reads() {
             before
         });
         assert!(!compare().keys().any(|series| series.starts_with("vvm_epoch")), "it does not lead");
+        // Without these, three metrics have no sample.
         host.status().exited(3);
+        host.status().successor.get_or_init(|| link);
         let stop = host.stop();
         let ended = host.run(|| {
             let (services, waiting, stop) = (services.clone(), waiting.clone(), stop.clone());
