@@ -3,6 +3,7 @@
 
 mod beside_peers;
 mod held;
+mod lost_machines;
 mod process;
 mod report;
 mod setup;
@@ -94,6 +95,9 @@ enum Measurement {
     /// Hand-over and fail-over between two network namespaces, on PostgreSQL, etcd and Kubernetes, which it
     /// starts and ends (needs root and iproute2). Kubernetes is left out unless kube-apiserver was built.
     BetweenMachines,
+    /// The loss of a machine whose leader has named a successor, between two network namespaces, on PostgreSQL, etcd and
+    /// S3, which it starts and ends (needs root and iproute2).
+    LostMachines,
     /// Requests and connections of 200 standbys on PostgreSQL, which it starts and ends, with and without
     /// notifications.
     #[cfg(feature = "postgres")]
@@ -116,6 +120,7 @@ impl Measurement {
             Self::Waiting => waiting::measure(quick)?,
             Self::BesidePeers => beside_peers::measure(quick)?,
             Self::BetweenMachines => takeovers::between_machines(quick)?,
+            Self::LostMachines => lost_machines::measure(quick)?,
             #[cfg(feature = "postgres")]
             Self::Standbys => standbys::measure(quick)?,
         })

@@ -62,7 +62,7 @@ const ROWS: [Row; 8] = [
 ];
 
 /// Starts what follows as process 1 of a PID namespace, which ends with `unshare`.
-const NAMESPACE: [&str; 5] = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"];
+pub(crate) const NAMESPACE: [&str; 5] = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"];
 
 /// Fail-over after the death of the leader's host, with a standby on the machine: the guardian releases the record, so
 /// the TTL does not matter. It does if all processes die at once. With `quick` few rounds, and without those that take
@@ -150,10 +150,10 @@ pub(crate) fn between_machines(quick: bool) -> Result<Vec<Figure>, Failure> {
 }
 
 /// Dropping it removes the namespace, and with it the interfaces.
-struct Machine {
-    namespace: String,
+pub(crate) struct Machine {
+    pub(crate) namespace: String,
     /// The address at which it reaches servers of the root namespace.
-    gateway: String,
+    pub(crate) gateway: String,
 }
 
 impl Machine {
@@ -161,7 +161,7 @@ impl Machine {
     ///
     /// # Errors
     /// Without privileges, the error names the cause. Nothing is left.
-    fn make(number: u8) -> Result<Self, Failure> {
+    pub(crate) fn make(number: u8) -> Result<Self, Failure> {
         let id = std::process::id();
         // Addresses for measurements (RFC 2544).
         let address = |host: u8| format!("198.18.{}.{}", id % 256, 4 * number + host);
@@ -187,16 +187,16 @@ impl Drop for Machine {
     }
 }
 
-fn ip(arguments: &str) -> Result<(), Failure> {
+pub(crate) fn ip(arguments: &str) -> Result<(), Failure> {
     let ran = owned::run(Command::new("ip").args(arguments.split(' ')), "Debian's package iproute2");
     ran.map(drop).map_err(|why| {
         format!("no network namespace (needs root, or CAP_SYS_ADMIN and CAP_NET_ADMIN): {why}").into()
     })
 }
 
-struct Place {
-    name: &'static str,
-    started: Started,
+pub(crate) struct Place {
+    pub(crate) name: &'static str,
+    pub(crate) started: Started,
 }
 
 /// Starts a storage. `None`: this machine lacks it.
@@ -213,7 +213,7 @@ const WORKER: &str = "worker";
 const IN_FORCE: Duration = Duration::from_secs(30);
 
 impl Place {
-    fn postgres() -> Result<Option<Self>, Failure> {
+    pub(crate) fn postgres() -> Result<Option<Self>, Failure> {
         Ok(Some(Self { name: "PostgreSQL", started: Server::Postgres.start(false)? }))
     }
 
@@ -232,8 +232,12 @@ impl Place {
         Ok(Some(Self { name: "PostgreSQL behind PgBouncer, so without notifications", started }))
     }
 
-    fn etcd() -> Result<Option<Self>, Failure> {
+    pub(crate) fn etcd() -> Result<Option<Self>, Failure> {
         Ok(Some(Self { name: "three members of etcd", started: Server::Etcd.start(false)? }))
+    }
+
+    pub(crate) fn objects() -> Result<Option<Self>, Failure> {
+        Ok(Some(Self { name: "S3 (versitygw)", started: Server::S3.start(false)? }))
     }
 
     /// Its candidates log in by this context.
@@ -270,7 +274,7 @@ impl Place {
     }
 
     /// The URL, with the servers' ports at `host`.
-    fn url(&self, host: &str) -> String {
+    pub(crate) fn url(&self, host: &str) -> String {
         let Started { addresses, url, .. } = &self.started;
         addresses.iter().fold(url.clone(), |url, address| {
             url.replace(&address.to_string(), &format!("{host}:{}", address.port()))

@@ -1,0 +1,138 @@
+//! The loss of a machine whose leader has named a successor: all its processes at once, or its links. With a TTL of five
+//! minutes, each candidate in a PID namespace of its own in a network namespace of its own.
+
+use crate::{
+    process::{self, init_storage},
+    report::{Failure, Figure, Unit},
+    takeovers::{Machine, NAMESPACE, Place, ip},
+};
+use harness::{Level, eventually, forward};
+use rustix::process::Signal;
+use std::{
+    io::{Read as _, Write as _},
+    net::{SocketAddrV4, TcpStream},
+};
+use vvm_clock::SystemClock;
+
+const TTL: &str = "300s";
+
+const PERIODS: [&str; 2] = ["2s", "5s"];
+
+/// The time until the next command works, by storage and support period. Every second round cuts the links.
+pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, Failure> {
+    let rounds = if quick { 2 } else { 50 };
+    let machines = [Machine::make(0)?, Machine::make(1)?];
+    let lan = Lan::between(&machines)?;
+    let mut figures = Vec::new();
+    for start in [Place::postgres, Place::etcd, Place::objects] {
+        let Some(place) = start()? else { continue };
+        // Its schema limits the TTL.
+        let longest =
+            if place.started.url.starts_with("postgres") { format!("?max_ttl={TTL}") } else { String::new() };
+        init_storage(&format!("{}{longest}", place.started.url))?;
+        for machine in &machines {
+            for server in &place.started.addresses {
+                forward(SocketAddrV4::new(machine.gateway.parse()?, server.port()), *server);
+            }
+        }
+        for period in PERIODS {
+            let samples = lan.lose_machines(&place, period, rounds)?;
+            let name = format!(
+                "next command after the loss of a machine, TTL {TTL}, support period {period}, {}",
+                place.name
+            );
+            figures.push(Figure::new(name, Unit::Seconds, samples));
+        }
+    }
+    Ok(figures)
+}
+
+/// Two machines with a network between them, over which no storage is reached.
+struct Lan<'machines> {
+    machines: &'machines [Machine; 2],
+    addresses: [String; 2],
+}
+
+impl<'machines> Lan<'machines> {
+    fn between(machines: &'machines [Machine; 2]) -> Result<Self, Failure> {
+        let [one, two] = machines;
+        let id = std::process::id() % 256;
+        let addresses = [1, 2].map(|host| format!("198.19.{id}.{host}"));
+        let (first, second) = (&one.namespace, &two.namespace);
+        ip(&format!("-n {first} link add lan type veth peer name lan netns {second}"))?;
+        for (machine, address) in machines.iter().zip(&addresses) {
+            ip(&format!("-n {} addr add {address}/30 dev lan", machine.namespace))?;
+            ip(&format!("-n {} link set lan up", machine.namespace))?;
+        }
+        Ok(Self { machines, addresses })
+    }
+
+    fn lose_machines(&self, place: &Place, period: &str, rounds: usize) -> Result<Vec<f64>, Failure> {
+        let trial = process::program(Level::Guardian)?.trial();
+        let name = format!("bench-lost-{period}");
+        let start = |round: usize| {
+            let Machine { namespace, gateway } = &self.machines[round % 2];
+            let local = trial.folder().join(namespace).display().to_string();
+            let peer = format!("{}:7400", self.addresses[round % 2]);
+            let http = self.machines[round % 2].http();
+            let (url, before) = (place.url(gateway), ["ip", "netns", "exec", namespace]);
+            let options = [
+                ["--storage", &url],
+                ["--name", &name],
+                ["--local-dir", &local],
+                ["--ttl", TTL],
+                ["--successor", &peer],
+                ["--support", period],
+                ["--http", &http],
+            ];
+            process::start(&trial, &[&before[..], &NAMESPACE].concat(), options.as_flattened())
+        };
+        let mut leader = start(0)?;
+        leader.stdout.wait_for("alone");
+        let mut samples = Vec::new();
+        for round in 1..=rounds {
+            let mut standby = start(round)?;
+            let leads = &self.machines[(round - 1) % 2];
+            eventually("a successor is named", || leads.has_named().unwrap_or(false));
+            let lost_at = SystemClock::read();
+            let is_cut = round % 2 == 0;
+            if is_cut {
+                leads.set_links("down")?;
+            } else {
+                leader.signal(Signal::KILL);
+            }
+            // It prints something else beside another that still works.
+            standby.stdout.wait_for("alone");
+            samples.push(SystemClock::read().since(lost_at).as_secs_f64());
+            if is_cut {
+                leads.set_links("up")?;
+            }
+            leader.finish();
+            leader = standby;
+        }
+        Ok(samples)
+    }
+}
+
+impl Machine {
+    fn http(&self) -> String {
+        // The other end of the link from its gateway.
+        let (network, host) = self.gateway.rsplit_once('.').unwrap_or_default();
+        format!("{network}.{}:7480", host.parse::<u8>().unwrap_or_default() + 1)
+    }
+
+    fn has_named(&self) -> Result<bool, Failure> {
+        let address = self.http();
+        let mut stream = TcpStream::connect(&address)?;
+        write!(stream, "GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        Ok(text.lines().any(|line| line.starts_with("vvm_successor_named") && line.ends_with(" 1")))
+    }
+
+    fn set_links(&self, state: &str) -> Result<(), Failure> {
+        ["veth", "lan"]
+            .iter()
+            .try_for_each(|link| ip(&format!("-n {} link set {link} {state}", self.namespace)))
+    }
+}
