@@ -26,9 +26,9 @@ pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, Failure> {
     let mut figures = Vec::new();
     for start in [Place::postgres, Place::etcd, Place::objects] {
         let Some(place) = start()? else { continue };
-        // Its schema limits the TTL.
-        let longest =
-            if place.started.url.starts_with("postgres") { format!("?max_ttl={TTL}") } else { String::new() };
+        // Its schema limits the TTL, and its URL has options already.
+        let is_postgres = place.started.url.starts_with("postgres");
+        let longest = if is_postgres { format!("&max_ttl={TTL}") } else { String::new() };
         init_storage(&format!("{}{longest}", place.started.url))?;
         for machine in &machines {
             for server in &place.started.addresses {

@@ -351,6 +351,26 @@ fn standby_that_stops_may_do_so_once_it_is_withdrawn() {
     });
 }
 
+/// The next renewal is up to 75 s away.
+#[test]
+fn naming_renews_the_record_and_does_not_wait_for_its_next_renewal() {
+    in_mock_time(async |pair| {
+        let leadership = pair.leader.acquire().await;
+        pair.pass(P * 3).await;
+        let began = pair.clock.now();
+        let renewals = || pair.leader.storage.count(Verb::CompareAndSwap);
+        assert_eq!(renewals(), 0);
+        tokio::select! {
+            biased;
+            _ = pair.standby.acquire() => panic!("two leaders"),
+            () = pair.until_named() => {}
+        }
+        assert!(pair.clock.now().since(began) <= P, "{:?}", pair.clock.now().since(began));
+        assert_eq!(renewals(), 1);
+        assert_eq!(leadership.release().await, ReleaseOutcome::Released);
+    });
+}
+
 /// Shows N2.
 #[test]
 fn standby_is_not_named_until_the_deadline_is_in_force_everywhere() {

@@ -59,6 +59,8 @@ enum Phase {
         passed: u8,
         ping: Option<SentPing>,
         next: Instant,
+        /// It has asked for a renewal, because the storage's last answer is older than P.
+        renews: bool,
     },
     /// No ping has named the standby yet.
     Tightening {
@@ -189,12 +191,12 @@ impl Support {
                 let is_new = (pairing.incarnation, pairing.epoch) == self.record
                     && self.named_before != Some(pairing.offer);
                 if is_new && now >= self.names_from && self.stop == Stop::None {
-                    self.phase = Phase::Testing { pairing, passed: 0, ping: None, next: now };
+                    self.phase = Phase::Testing { pairing, passed: 0, ping: None, next: now, renews: false };
                 }
             }
             (
                 FromStandby::Answer { pairing: from, number, acknowledges: false, .. },
-                Phase::Testing { pairing, passed, ping, next },
+                Phase::Testing { pairing, passed, ping, next, .. },
             ) => {
                 let sent_at =
                     ping.filter(|ping| from == *pairing && ping.number == number).map(|ping| ping.at);
@@ -289,6 +291,13 @@ impl Support {
                 lease.limit_calls(Some(self.period));
                 self.phase = Phase::Tightening { pairing: *pairing, counts_from: now };
                 SupportStep::Arm(timing.kill_at(now))
+            }
+            // Once: with a long TTL, the next renewal is far.
+            Phase::Testing { passed, renews, .. }
+                if *passed >= TESTS && !is_near && !*renews && lease.is_waiting() =>
+            {
+                *renews = true;
+                SupportStep::Renew
             }
             Phase::Testing { next, .. } if now < *next => SupportStep::Sleep(*next),
             Phase::Testing { pairing, ping, .. } => {
