@@ -4,7 +4,10 @@ use rustix::{
     io::Errno,
     process::{Pid, Signal, kill_process},
 };
-use servers::owned::{DIES_WITH_ITS_OWNER, run};
+use servers::{
+    objects::CREDENTIALS,
+    owned::{DIES_WITH_ITS_OWNER, run},
+};
 use std::{
     env, fs, io,
     process::{Command, Stdio},
@@ -29,7 +32,8 @@ pub(crate) fn program(level: Level) -> Result<Program, Failure> {
 
 pub(crate) fn init_storage(url: &str) -> Result<(), Failure> {
     let mut init = Command::new(env::current_exe()?.with_file_name("vvm"));
-    run(init.args(["init-storage", "--storage", url]).stdin(Stdio::null()), "vvm beside it")?;
+    init.envs(CREDENTIALS).args(["init-storage", "--storage", url]).stdin(Stdio::null());
+    run(&mut init, "vvm beside it")?;
     Ok(())
 }
 

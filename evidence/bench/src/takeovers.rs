@@ -237,7 +237,10 @@ impl Place {
     }
 
     pub(crate) fn objects() -> Result<Option<Self>, Failure> {
-        Ok(Some(Self { name: "S3 (versitygw)", started: Server::S3.start(false)? }))
+        let started = Server::S3.start(false)?;
+        // From a machine, it is not on loopback.
+        let url = format!("{}&allow=http", started.url);
+        Ok(Some(Self { name: "S3 (versitygw)", started: Started { url, ..started } }))
     }
 
     /// Its candidates log in by this context.
