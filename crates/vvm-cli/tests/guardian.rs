@@ -37,6 +37,7 @@ mod cases {
     mod signals;
     mod status;
     mod step_down;
+    mod successor;
     mod terminal;
     mod ui;
     mod warm;

@@ -154,6 +154,9 @@ const OF_SERVERS: &[&str] = &[
     "step_down::interrupted_request_is_withdrawn",
     "status::timed::state_and_exit_status_follow_the_life_of_a_leader",
     "step_down::named_standby_leads_next_among_several",
+    "successor::leader_stays_when_its_successor_stops_or_dies_and_names_the_next_one",
+    "successor::timed::loss_of_a_machine_costs_little_more_than_the_support_period",
+    "successor::timed::stopped_guardian_and_host_leave_no_command_beside_the_successor",
     "status::watch_shows_a_leadership_and_ends_when_the_reader_of_its_pipe_is_gone",
 ];
 

@@ -29,7 +29,7 @@ use tokio::{
     task::yield_now,
 };
 use vvm_clock::{Clock, Instant};
-use vvm_storage::{ElectionKey, ElectionsTtlStorage};
+use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage};
 
 /// How many datagrams are read before other tasks have their turn.
 const AT_ONCE: usize = 32;
@@ -61,6 +61,8 @@ pub(crate) struct UdpPeerLink {
     pub(crate) period: SupportPeriod,
     key: OwnKey,
     slot: SlotId,
+    /// For the log.
+    name: ClusterName,
     clock: Arc<dyn Clock>,
     state: Mutex<LinkState>,
     seeks: Notify,
@@ -210,6 +212,7 @@ impl UdpPeerLink {
             period,
             key: OwnKey::new(&*env.entropy),
             slot: SlotId::of(key),
+            name: key.cluster.clone(),
             clock: Arc::clone(&env.clock),
             state: Mutex::default(),
             seeks: Notify::new(),
@@ -577,6 +580,13 @@ impl PeerLink<ElectionKey> for UdpPeerLink {
                         own.pinged = own.offered.remove(at);
                     }
                     let (now, standby) = (self.clock.now(), own.pinged.as_mut()?);
+                    if ping.below.is_some() && standby.named.is_none() {
+                        let (event, name, address) = ("successor_named", &self.name, standby.address);
+                        tracing::info!(
+                            target: "vvm", event, %name, slot = 1, epoch = record.1.get(), %address,
+                            "{name} slot 1: successor named: {address}"
+                        );
+                    }
                     let first = standby.named.map_or(now, |(first, _)| first);
                     standby.named = ping.below.map(|_| (first, now));
                     Some(self.transmit(&datagram, standby.address, &standby.key))
