@@ -634,6 +634,7 @@ impl HostStatus {
             shown["successor"] = link.successor().map_or(Value::Null, |named| {
                 json!({
                     "address": named.address.to_string(),
+                    "support_ms": millis(link.period.get()),
                     "named_ms_ago": ms_ago(named.since),
                     "acknowledged_ms_ago": named.acknowledged_at.map(ms_ago),
                 })

@@ -36,7 +36,7 @@ fn assert_no_overlap(trial: &Trial) {
         let text = fs::read_to_string(stamps(trial, holder)).unwrap();
         let mut whole = text.lines().filter_map(|line| line.parse::<u128>().ok());
         let first = whole.next().unwrap();
-        (first, whole.last().unwrap_or(first))
+        (first, whole.next_back().unwrap_or(first))
     });
     assert!(last.1 < first.0, "a worked until {}, and b from {}", last.1, first.0);
 }

@@ -7,18 +7,19 @@ use ielections::{
 };
 use std::net::Ipv4Addr;
 use testing_time::MockClock;
-use tokio::{sync::mpsc, task::AbortHandle};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 use vvm_storage::mem::MemDatabase;
 
 struct Peer {
     link: Arc<UdpPeerLink>,
     delivered: mpsc::UnboundedReceiver<PeerMessage>,
-    serving: AbortHandle,
+    end: CancellationToken,
 }
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        self.serving.abort();
+        self.end.cancel();
     }
 }
 
@@ -40,8 +41,16 @@ impl Peer {
         let (deliver, delivered) = mpsc::unbounded_channel();
         link.connect(PeerInbox::new(move |message| drop(deliver.send(message))));
         let (served, storage) = (Arc::clone(&link), Arc::clone(&scene.storage));
-        let serving = tokio::spawn(async move { served.serve(&storage, &enforcers).await }).abort_handle();
-        Self { link, delivered, serving }
+        let end = CancellationToken::new();
+        let ended = end.clone();
+        let serving = async move {
+            tokio::select! {
+                never = served.serve(&storage, &enforcers) => match never {},
+                () = ended.cancelled() => {}
+            }
+        };
+        env(&scene.clock).spawn.spawn("link", Box::pin(serving));
+        Self { link, delivered, end }
     }
 
     async fn next(&mut self) -> PeerMessage {
@@ -137,7 +146,8 @@ async fn leader_and_standby_find_and_hear_each_other_and_a_repetition_has_no_eff
     }
     standby.has_counted(DatagramFate::Repeated, 2).await;
     leader.has_counted(DatagramFate::Repeated, 3).await;
-    (standby.nothing_more(), leader.nothing_more());
+    standby.nothing_more();
+    leader.nothing_more();
 }
 
 #[tokio::test]
@@ -176,7 +186,8 @@ async fn datagram_of_another_offer_leadership_or_process_is_dropped() {
     leader.link.campaigns();
     standby.link.send(answer(renewed, 3));
     leader.has_counted(DatagramFate::Foreign, 4).await;
-    (standby.nothing_more(), leader.nothing_more());
+    standby.nothing_more();
+    leader.nothing_more();
 }
 
 #[tokio::test]
@@ -297,11 +308,17 @@ async fn planned_stop_waits_for_the_word_of_this_campaign() {
     // Of an earlier stop, too late.
     leader.link.may_stop();
     let link = Arc::clone(&leader.link);
-    let stopping = tokio::spawn(async move { link.ask_to_stop().await });
-    assert!(matches!(leader.next().await, PeerMessage::Stop));
-    assert!(!stopping.is_finished());
-    leader.link.may_stop();
-    stopping.await.unwrap();
+    tokio::select! {
+        biased;
+        () = link.ask_to_stop() => panic!("nothing was answered"),
+        message = leader.next() => assert!(matches!(message, PeerMessage::Stop)),
+    }
+    let ((), is_stop) = tokio::join!(link.ask_to_stop(), async {
+        let is_stop = matches!(leader.delivered.recv().await, Some(PeerMessage::Stop));
+        link.may_stop();
+        is_stop
+    });
+    assert!(is_stop);
     leader.link.campaigns();
     leader.link.ask_to_stop().await;
 }
