@@ -122,6 +122,7 @@ const SMOKES: &[(&str, How, Option<Need>)] = &[
     ("bench --server postgres --held 1000", Small("bench --server=postgres --held=5 --quick"), JAVA),
     ("bench --server dynamodb --held 1000", Small("bench --server=dynamodb --held=5 --quick"), JAVA),
     ("bench --only standbys", Small("bench --quick --only standbys"), JAVA),
+    ("bench --only ui", Small("bench --quick --only ui"), JAVA),
 ];
 
 const JAVA: Option<Need> = Some(Need { server_at: None, server: Server::OnJava });

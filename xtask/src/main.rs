@@ -252,7 +252,7 @@ fn main() -> ExitCode {
                 ("etcd,kubernetes", "")
             } else if passed.measures("between-machines") {
                 ("etcd,kubernetes,postgres", "")
-            } else if passed.measures("standbys") {
+            } else if passed.measures("standbys") || passed.measures("ui") {
                 ("postgres", "postgres")
             } else if passed.names("--server") {
                 ("postgres", "")

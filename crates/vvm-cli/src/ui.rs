@@ -32,11 +32,15 @@ use vvm_clock::{Clock, SystemClock, SystemWallClock, WallClock as _};
 use vvm_host::operate::{HttpAnswer, HttpAnswers, HttpServer, InspectError, Purpose, StorageInspector, read};
 use vvm_storage::{ElectionsTtlStorage, StorageUrl};
 
-/// The time between two requests to the storage.
-const PACE: Duration = Duration::from_secs(1);
+/// The time between two requests. With what a driver asks for by itself, such as how many connections a server has left
+/// every 10 s, they are fewer than one a second.
+const PACE: Duration = Duration::from_millis(1250);
 
 /// The pause before a storage is opened again.
 const REOPEN_PAUSE: Duration = Duration::from_secs(5);
+
+/// More than as many browsers open at once that poll at the same moment, each with its pictures.
+const CONNECTIONS: usize = 256;
 
 const PAGE: &str = include_str!("ui/page.html");
 
@@ -48,7 +52,8 @@ pub(crate) fn main(args: &UiArgs) -> ExitCode {
 
 async fn serve(args: &UiArgs) -> Result<u8, InspectionError> {
     let refused = |refusal| InspectionError::Status(exit::SYSTEM, format!("--http: {refusal}"));
-    let server = HttpServer::bind(args.http).map_err(|refusal| refused(refusal.to_string()))?;
+    let mut server = HttpServer::bind(args.http).map_err(|refusal| refused(refusal.to_string()))?;
+    server.most_connections = CONNECTIONS;
     let clock = Arc::new(SystemClock::start()?) as Arc<dyn Clock>;
     let storage = StorageUrl::from(&*args.storage);
     let names = Names::new(storage.to_string(), &args.names, clock.now(), SystemWallClock.since_unix_epoch());

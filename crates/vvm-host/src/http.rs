@@ -49,6 +49,8 @@ pub struct HttpServer {
     listener: TcpListener,
     /// Where it listens.
     pub address: SocketAddr,
+    /// How many connections are open at once: 16 unless set. A new one closes the oldest.
+    pub most_connections: usize,
 }
 
 /// What a server answers.
@@ -81,7 +83,7 @@ impl HttpServer {
             listener.set_nonblocking(true)?;
             let listener = TcpListener::from_std(listener)?;
             let address = listener.local_addr()?;
-            Ok(Self { listener, address })
+            Ok(Self { listener, address, most_connections: CONNECTIONS })
         };
         listen().map_err(|cause| CantListen { address, cause })
     }
@@ -106,7 +108,7 @@ impl HttpServer {
                     },
                 }
             };
-            if open.len() >= CONNECTIONS
+            if open.len() >= self.most_connections
                 && let Some((_, oldest)) = open.pop_first()
             {
                 AbortHandle::abort(&oldest);

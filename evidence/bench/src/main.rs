@@ -12,6 +12,8 @@ mod standbys;
 mod step_up;
 mod storage;
 mod takeovers;
+#[cfg(feature = "postgres")]
+mod ui;
 mod waiting;
 mod warm;
 
@@ -102,6 +104,9 @@ enum Measurement {
     /// notifications.
     #[cfg(feature = "postgres")]
     Standbys,
+    /// What `vvm ui` costs with 1000 led names on PostgreSQL, which it starts and ends, and with 1 and 20 browsers.
+    #[cfg(feature = "postgres")]
+    Ui,
 }
 
 impl Measurement {
@@ -123,6 +128,8 @@ impl Measurement {
             Self::LostMachines => lost_machines::measure(quick)?,
             #[cfg(feature = "postgres")]
             Self::Standbys => standbys::measure(quick)?,
+            #[cfg(feature = "postgres")]
+            Self::Ui => ui::measure(quick)?,
         })
     }
 }

@@ -36,11 +36,12 @@ pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, Failure> {
 
 /// Returns how many transactions each standby causes in a TTL, and its connections. `direct` is for the statistics.
 fn wait(url: &str, direct: &str, standbys: u16, watched: Duration) -> Result<(Figure, f64), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let trial = process::program(Level::Guardian)?.trial();
     let start = || process::start(&trial, &[], &["--storage", url, "--name", trial.mark()]);
     let mut leader = start()?;
     leader.stdout.wait_for("alone");
-    let alone = cost(direct, watched)?;
+    let alone = runtime.block_on(cost(direct, watched))?;
     let mut waiting = Vec::new();
     for _ in 0..standbys {
         let mut standby = start()?;
@@ -49,7 +50,7 @@ fn wait(url: &str, direct: &str, standbys: u16, watched: Duration) -> Result<(Fi
     }
     // The first reads of all, and what the server counts late.
     SystemClock::block_for(Duration::from_secs(10));
-    let all = cost(direct, watched)?;
+    let all = runtime.block_on(cost(direct, watched))?;
     let each = |both: f64, leader: f64| (both - leader) / f64::from(standbys);
     let way = if url == direct { "with notifications" } else { "without them, behind PgBouncer" };
     let name = format!("transactions of each of {standbys} standbys in a TTL, {way}");
@@ -58,28 +59,25 @@ fn wait(url: &str, direct: &str, standbys: u16, watched: Duration) -> Result<(Fi
 }
 
 /// Returns the transactions in a TTL, and the connections.
-fn cost(url: &str, watched: Duration) -> Result<(f64, f64), Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
-        let reads = async {
-            let read = || async {
-                let row = client.query_one(STATISTICS, &[]).await?;
-                Ok::<(i64, i64), tokio_postgres::Error>((row.get(0), row.get(1)))
-            };
-            let (before, _) = read().await?;
-            SystemClock::start()?.sleep(watched).await;
-            let (after, connections) = read().await?;
-            let ttls = watched.div_duration_f64(Ttl::DEFAULT.get());
-            Ok::<_, Failure>(((after - before) as f64 / ttls, connections as f64))
+pub(crate) async fn cost(url: &str, watched: Duration) -> Result<(f64, f64), Failure> {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
+    let reads = async {
+        let read = || async {
+            let row = client.query_one(STATISTICS, &[]).await?;
+            Ok::<(i64, i64), tokio_postgres::Error>((row.get(0), row.get(1)))
         };
-        tokio::select! {
-            biased;
-            counted = reads => counted,
-            ended = connection => Err(match ended {
-                Err(cause) => cause.into(),
-                Ok(()) => io::Error::from(io::ErrorKind::UnexpectedEof).into(),
-            }),
-        }
-    })
+        let (before, _) = read().await?;
+        SystemClock::start()?.sleep(watched).await;
+        let (after, connections) = read().await?;
+        let ttls = watched.div_duration_f64(Ttl::DEFAULT.get());
+        Ok::<_, Failure>(((after - before) as f64 / ttls, connections as f64))
+    };
+    tokio::select! {
+        biased;
+        counted = reads => counted,
+        ended = connection => Err(match ended {
+            Err(cause) => cause.into(),
+            Ok(()) => io::Error::from(io::ErrorKind::UnexpectedEof).into(),
+        }),
+    }
 }

@@ -31,6 +31,9 @@ const SHOWN_HOLDERS: usize = 8;
 
 const DAY: Duration = Duration::from_hours(24);
 
+/// A picture has so long at least, so that its ticks are seconds apart.
+const SHORTEST: Duration = Duration::from_mins(1);
+
 /// What is read next.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Step {
@@ -331,7 +334,8 @@ impl Names {
             true => "UTC, by the leaders' own wall clocks; the last day at most".into(),
             false => "UTC; its history is not read yet".into(),
         };
-        timeline.span = timeline.span.start.max(day_ago)..since_1970;
+        let start = timeline.span.start.min(since_1970.saturating_sub(SHORTEST));
+        timeline.span = start.max(day_ago)..since_1970;
         Some(timeline)
     }
 }
