@@ -252,6 +252,8 @@ fn main() -> ExitCode {
                 ("etcd,kubernetes", "")
             } else if passed.measures("between-machines") {
                 ("etcd,kubernetes,postgres", "")
+            } else if passed.measures("lost-machines") {
+                ("etcd,object-store,postgres", "")
             } else if passed.measures("standbys") || passed.measures("ui") {
                 ("postgres", "postgres")
             } else if passed.names("--server") {
