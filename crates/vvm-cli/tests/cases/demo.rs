@@ -204,17 +204,26 @@ fn is_equal(one: f64, other: f64) -> bool {
 
 /// The workers' logs are read here as they are written, and kept open until the demo has removed them. Each line of
 /// the demo tells its time before it acts, so a moment lies between its line and the next one.
+///
+/// On a machine that is so busy that a step of the demo fails, it is tried again.
 #[test]
 fn picture_shows_every_bar_and_mark_of_the_logs_and_nothing_else() {
+    let is_last = |tries| tries == 3;
+    (1..).find(|tries| picture_is_that_of_the_logs(is_last(*tries)));
+}
+
+/// Returns whether the demo did all its steps, which it must if `is_last`.
+fn picture_is_that_of_the_logs(is_last: bool) -> bool {
     let trial = VVM.trial();
     let (temporary, path) = (trial.folder().join("temporary"), trial.folder().join("demo.svg"));
     fs::create_dir(&temporary).unwrap();
     fs::write(&path, "of an earlier run").unwrap();
     let mut command = demo(&trial, &["--ttl", "2s", "--svg", path.to_str().unwrap()]);
     let mut child = command.env("TMPDIR", &temporary).stdout(Stdio::piped()).spawn().unwrap();
-    let (mut said, mut logs) = (Vec::new(), Vec::new());
+    let (mut said, mut logs, mut printed) = (Vec::new(), Vec::new(), Vec::new());
     for line in BufReader::new(child.stdout.take().unwrap()).lines() {
         let line = line.unwrap();
+        printed.push(line.clone());
         // Also where the demo begins again.
         if line.starts_with("1/6") {
             let folder = fs::read_dir(&temporary).unwrap().next().unwrap().unwrap().path();
@@ -231,6 +240,10 @@ fn picture_shows_every_bar_and_mark_of_the_logs_and_nothing_else() {
         }
     }
     child.wait().unwrap();
+    if !printed.iter().any(|line| line.contains("✓ every step was done")) {
+        assert!(!is_last, "{printed:#?}");
+        return false;
+    }
     let picture = Picture::read(&fs::read_to_string(&path).unwrap());
 
     // The work of each worker, in nanoseconds since boot.
@@ -338,6 +351,7 @@ fn picture_shows_every_bar_and_mark_of_the_logs_and_nothing_else() {
         let most = if class == "ttl" { 2.001 } else { 0.401 };
         assert!(picture.bars(class).all(|(_, _, from, until, _)| until - from <= most), "{class}");
     }
+    true
 }
 
 #[test]
