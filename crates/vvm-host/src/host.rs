@@ -117,7 +117,7 @@ impl Host {
             .transpose()?;
         let successor = match &settings.successor {
             Some(successor) => {
-                let period = successor.checked(&settings)?;
+                let period = successor.checked(settings.slots, &settings.storage, settings.ttl)?;
                 let key = ElectionKey { cluster: settings.cluster(), slot: SlotNumber::FIRST };
                 let link = Arc::new(UdpPeerLink::bind(successor, period, &key, &env)?);
                 Some(Arc::clone(status.successor.get_or_init(|| link)))

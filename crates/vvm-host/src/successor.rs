@@ -9,8 +9,10 @@ mod link;
 
 pub(crate) use link::UdpPeerLink;
 
-use crate::host::HostSettings;
-use ielections::successor::{SupportPeriod, SupportPeriodOutOfRange};
+use ielections::{
+    Ttl,
+    successor::{SupportPeriod, SupportPeriodOutOfRange},
+};
 use std::{io, net::SocketAddr, num::NonZeroU32, time::Duration};
 use tokio::sync::watch;
 use vvm_clock::{DisplayDuration, Instant};
@@ -103,14 +105,19 @@ impl SuccessorRefusal {
 
 impl SuccessorSettings {
     /// Checks what can be known before the storage is open.
-    pub(crate) fn checked(&self, host: &HostSettings) -> Result<SupportPeriod, SuccessorRefusal> {
-        if host.slots != NonZeroU32::MIN {
-            return Err(SuccessorRefusal::Slots(host.slots));
+    pub(crate) fn checked(
+        &self,
+        slots: NonZeroU32,
+        storage: &str,
+        ttl: Ttl,
+    ) -> Result<SupportPeriod, SuccessorRefusal> {
+        if slots != NonZeroU32::MIN {
+            return Err(SuccessorRefusal::Slots(slots));
         }
         // The opening reports a malformed URL.
-        if vvm_storage::url::shared_between_machines(&host.storage).is_ok_and(|is_shared| !is_shared) {
+        if vvm_storage::url::shared_between_machines(storage).is_ok_and(|is_shared| !is_shared) {
             return Err(SuccessorRefusal::StorageOfOneMachine);
         }
-        Ok(SupportPeriod::new(self.period, host.ttl)?)
+        Ok(SupportPeriod::new(self.period, ttl)?)
     }
 }
