@@ -300,8 +300,9 @@ fn group_that_the_kernel_ends_as_a_whole_for_memory_waits_for_the_ttl() {
     }
     let finished = leader.finish();
     assert_eq!(finished.signal(), 9, "{:#?}", finished.stderr);
-    let (_, shown, error) = trial.status(&["--json"]);
+    // Read first: `age_ms` counts up to a moment within `vvm status`, and must not be counted from its end.
     let asked_at = SystemClock::read();
+    let (_, shown, error) = trial.status(&["--json"]);
     let slots: Value = serde_json::from_str(&shown).unwrap();
     let age = slots[0]["age_ms"].as_u64().unwrap_or_else(|| panic!("not held: {shown} {error}"));
     assert_eq!(standby.stdout.wait_for("alone"), "alone");
