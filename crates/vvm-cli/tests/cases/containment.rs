@@ -90,7 +90,8 @@ fn background_processes_of_a_command_end_before_vvm() {
 fn record_is_held_until_the_last_process_has_ended() {
     let trial = VVM.trial();
     let script = "(trap '' TERM; setsid sleep 1000 &); echo up; exec sleep 1001";
-    let leader = trial.run_script(script).with(["--stop-timeout", "1s"]).up();
+    // Longer than a busy machine needs for one look.
+    let leader = trial.run_script(script).with(["--stop-timeout", "4s"]).up();
     let daemon = trial.process("sleep 1000");
     let command = trial.process("sleep 1001");
     leader.signal(Signal::TERM);
