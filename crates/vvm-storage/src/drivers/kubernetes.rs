@@ -54,6 +54,7 @@
 
 mod cluster;
 mod connections;
+mod credential;
 mod errors;
 mod exec;
 mod kubeconfig;

@@ -2,8 +2,9 @@
 
 use super::{
     cluster::Cluster,
+    credential::Credential,
     errors::{DriverError, Response, Status},
-    kubeconfig::{Credential, Token},
+    kubeconfig::Token,
     rows::{self, Lease},
 };
 use crate::{

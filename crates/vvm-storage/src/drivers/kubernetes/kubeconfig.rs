@@ -1,11 +1,13 @@
 //! One context of a kubeconfig. [`Token`]: a Pod's token is replaced in its file, so the file is read again.
 
-use super::exec::ExecPlugin;
+use super::{
+    credential::{Credential, pem},
+    exec::ExecPlugin,
+};
 use crate::{
-    drivers::tls::{Names, Pem, Tls},
+    drivers::tls::{Names, Tls},
     opening::OpenError,
 };
-use data_encoding::BASE64;
 use std::{
     fmt, fs,
     path::{Path, PathBuf},
@@ -79,21 +81,6 @@ fn refuse(cluster: &Yaml, user: &Yaml) -> Result<(), String> {
     }
 }
 
-/// A file, or the data of one, which counts if both are there.
-pub(super) fn pem(of: &Yaml, folder: &Path, name: &str) -> Result<Option<Pem>, String> {
-    let data = format!("{name}-data");
-    match (of[&*data].as_str(), of[name].as_str()) {
-        (Some(encoded), _) => {
-            let decoded = BASE64.decode(encoded.trim().as_bytes());
-            decoded
-                .map(|pem| Some(Pem::Data(pem, data.clone())))
-                .map_err(|_| format!("its {data} is not base64"))
-        }
-        (None, Some(path)) => Ok(Some(Pem::File(folder.join(path)))),
-        (None, None) => Ok(None),
-    }
-}
-
 /// kubectl prefers the file, and both to a plug-in.
 fn token(user: &Yaml, cluster: &Yaml, folder: &Path) -> Result<Token, String> {
     Ok(match (user["tokenFile"].as_str(), user["token"].as_str(), &user["exec"]) {
@@ -102,14 +89,6 @@ fn token(user: &Yaml, cluster: &Yaml, folder: &Path) -> Result<Token, String> {
         (None, None, Yaml::BadValue | Yaml::Null) => Token::None,
         (None, None, exec) => Token::Plugin(ExecPlugin::of(exec, cluster, folder)?),
     })
-}
-
-/// What a request shows, and the connection that sends it.
-#[derive(Clone, PartialEq, Eq)]
-pub(super) struct Credential {
-    pub(super) token: Option<String>,
-    /// A certificate and its key, in the place of those of the kubeconfig.
-    pub(super) own: Option<(Pem, Pem)>,
 }
 
 /// For how long a token that was read is used. Kubernetes replaces one when a fifth of its life is left.
@@ -199,6 +178,7 @@ pub(super) fn unusable(path: &Path, why: impl fmt::Display) -> OpenError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::drivers::tls::Pem;
 
     const CONFIG: &str = r#"
 apiVersion: v1

@@ -1,9 +1,11 @@
 mod error;
 mod file_system;
+mod options;
 mod place;
 
 pub(super) use error::Obstacle;
 pub(crate) use error::owners;
+pub use options::OpenOptions;
 pub(super) use place::Location;
 
 use super::{
@@ -25,17 +27,6 @@ use std::{
     time::Duration,
 };
 use vvm_clock::SystemClock;
-
-/// How to open a database file.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct OpenOptions {
-    /// Accept a file on overlayfs: the caller knows that all candidates see this overlay. Other file systems on
-    /// which candidates may not share the file are refused.
-    pub allow_overlay: bool,
-    /// Create the file for its user and its group (0660), and not for its user alone (0600). Has no effect on a
-    /// file that exists.
-    pub for_group: bool,
-}
 
 /// How long opening waits for a lock of another process. That process may be creating the file on a disk that
 /// needs seconds for a sync.

@@ -4,9 +4,9 @@
 //! POSIX locks belong to the process, not to the descriptor.
 
 use super::{
-    Obstacle, OpenOptions,
-    error::{not_a_database, of_system, read_only_file, refused},
+    error::{Obstacle, not_a_database, of_system, read_only_file, refused},
     file_system::FileSystem,
+    options::OpenOptions,
 };
 use crate::sysvvm::{Description, OpenedStorage, Provenance};
 use rustix::{
