@@ -6,9 +6,11 @@
 mod campaigns;
 mod ended;
 mod opening;
+mod services;
 mod settings;
 
 pub use ended::{HostError, HostOutcome, Next};
+pub use services::{NotReady, Services, StopRequested};
 pub use settings::{HostSettings, or_own_name};
 
 use crate::{
@@ -29,22 +31,8 @@ use tokio::{runtime::Handle, sync::watch};
 use tokio_util::sync::CancellationToken;
 use vvm_clock::Instant;
 use vvm_deadman::Deadman;
-use vvm_orch::{AcquireTimeout, Service};
+use vvm_orch::AcquireTimeout;
 use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber};
-
-/// The services of one leadership, in the order of their start.
-pub type Services = Vec<Box<dyn Service<ElectionKey>>>;
-
-/// The error of a [`Service`] that had to stop before it was started. It does not count as a problem.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("stop requested before the start")]
-pub struct StopRequested;
-
-/// The error of a [`Service`] that can't start now, as the condition of [`Host::campaign_while`] would have said. It
-/// does not count as a problem: the record is released, and the host campaigns again once the condition holds.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("not ready to lead")]
-pub struct NotReady;
 
 /// Runs services of this program only while it leads. The [first page](crate) has an example.
 pub struct Host {

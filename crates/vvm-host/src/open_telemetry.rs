@@ -5,17 +5,15 @@
 
 use crate::{
     metrics::{HOST, LATENCY, Metric, SERVICES, Samples},
-    status::{BOUNDS, Candidate, HostStatus, Role, SlotLeadership, WhyStopping, loss_word},
+    status::{BOUNDS, HostStatus, Reporter},
 };
 use opentelemetry::{
-    Context, InstrumentationScope, KeyValue,
-    global::{BoxedSpan, BoxedTracer, ObjectSafeTracerProvider},
-    metrics::{AsyncInstrument, Histogram, Meter, MeterProvider},
-    trace::{Span as _, SpanBuilder, Status, Tracer as _},
+    InstrumentationScope, KeyValue,
+    global::{BoxedTracer, ObjectSafeTracerProvider},
+    metrics::{AsyncInstrument, Meter, MeterProvider},
 };
-use parking_lot::Mutex;
 use primary_only::Registry;
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 /// The scope of all instruments and spans.
 const SCOPE: &str = "vvm";
@@ -30,15 +28,6 @@ pub struct Observation(#[expect(dead_code, reason = "callbacks have weak referen
 struct Observed {
     status: Arc<HostStatus>,
     services: Option<Registry>,
-}
-
-/// What a host reports at the moment when it happens: latencies of renewals, and a span for each leadership.
-pub(crate) struct Reporter {
-    tracer: BoxedTracer,
-    span: Mutex<Option<BoxedSpan>>,
-    latency: Histogram<f64>,
-    /// The label of the host's metrics.
-    name: [KeyValue; 1],
 }
 
 pub(crate) fn observe(
@@ -65,12 +54,10 @@ pub(crate) fn observe(
     }
     let bounds = BOUNDS.iter().map(|bound| Duration::from_millis(*bound).as_secs_f64());
     let latency = meter.f64_histogram(LATENCY.0).with_description(LATENCY.1).with_unit("s");
-    let _first_stands = observed.status.reporter.set(Reporter {
-        tracer: BoxedTracer::new(tracers.boxed_tracer(InstrumentationScope::builder(SCOPE).build())),
-        span: Mutex::default(),
-        latency: latency.with_boundaries(bounds.collect()).build(),
-        name: [name],
-    });
+    let latency = latency.with_boundaries(bounds.collect()).build();
+    let scope = InstrumentationScope::builder(SCOPE).build();
+    let tracer = BoxedTracer::new(tracers.boxed_tracer(scope));
+    let _first_stands = observed.status.reporter.set(Reporter::new(tracer, latency, name));
     Observation(observed)
 }
 
@@ -117,45 +104,6 @@ fn register<Source: ?Sized + 'static>(
         }
         // It counts each renewal when it is confirmed: there are no histograms that a callback observes.
         Samples::RenewalLatency => {}
-    }
-}
-
-impl Reporter {
-    pub(crate) fn renewed(&self, latency: Duration) {
-        self.latency.record(latency.as_secs_f64(), &self.name);
-    }
-
-    /// Begins the span of a leadership. It is a root: a leadership lasts longer than what the caller of the host traces.
-    pub(crate) fn leads(&self, candidate: &Candidate, leading: &SlotLeadership) {
-        let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
-        let span = SpanBuilder::from_name("vvm.leadership").with_attributes([
-            KeyValue::new("vvm.name", candidate.name.clone()),
-            KeyValue::new("vvm.holder", candidate.holder.as_str().to_owned()),
-            KeyValue::new("vvm.slot", i64::from(leading.slot)),
-            KeyValue::new("vvm.epoch", number(leading.standing.epoch().get())),
-            KeyValue::new("vvm.incarnation", leading.standing.incarnation().to_string()),
-        ]);
-        *self.span.lock() = Some(self.tracer.build_with_context(span, &Context::new()));
-    }
-
-    /// Ends the span of a leadership, if there is one.
-    pub(crate) fn ended(&self, role: &Role, reason: &str) {
-        let Some(mut span) = self.span.lock().take() else { return };
-        if let Role::Stopping { why, .. } = role {
-            span.set_attribute(KeyValue::new("vvm.end", why.word()));
-            if let WhyStopping::Lost(loss) = why {
-                span.set_attributes(loss_word(loss).map(|loss| KeyValue::new("vvm.loss", loss)));
-                span.set_status(Status::error(reason.to_owned()));
-            }
-        }
-        span.set_attribute(KeyValue::new("vvm.reason", reason.to_owned()));
-        span.end();
-    }
-}
-
-impl fmt::Debug for Reporter {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Reporter").finish_non_exhaustive()
     }
 }
 

@@ -4,20 +4,26 @@
 //! whether the storage works. Changes of the role become `tracing` events with fields, and the status at one
 //! moment becomes the JSON of `/status`.
 
+mod candidate;
 mod recent;
+#[cfg(feature = "opentelemetry")]
+mod reporter;
 mod role;
 mod seen;
 mod telemetry;
 
+#[cfg(feature = "opentelemetry")]
+pub(crate) use reporter::Reporter;
 pub(crate) use seen::{EpochTime, SeenLeader};
 #[cfg(feature = "opentelemetry")]
 pub(crate) use telemetry::BOUNDS;
 pub(crate) use telemetry::{Call, FailureKind, NO_ANSWER, Telemetry, loss_word};
 
+pub use candidate::Candidate;
 pub use role::{PendingRestart, Role, SlotLeadership, WhyStopping};
 
-use crate::{history::UnwrittenEnds, successor::UdpPeerLink};
-use ielections::{Holder, Loss, Slot, Standing, Ttl};
+use crate::{history::UnwrittenEnds, successor::UdpPeerLink, timeline::Timeline};
+use ielections::{Loss, Slot, Standing};
 use parking_lot::Mutex;
 use recent::Recent;
 use seen::OtherLeaders;
@@ -25,7 +31,6 @@ use serde_json::{Map, Value, json};
 use std::{
     collections::VecDeque,
     fmt,
-    num::NonZeroU32,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
@@ -38,19 +43,6 @@ use vvm_storage::{ElectionKey, LateEnd, SlotNumber};
 
 macro_rules! log {
     ($level:ident, $($fields:tt)*) => { tracing::$level!(target: "vvm", $($fields)*) };
-}
-
-/// The candidate that a host is; fixed for the life of the process.
-#[derive(Clone, Debug)]
-pub struct Candidate {
-    /// What is led.
-    pub name: String,
-    /// The name of this process for people.
-    pub holder: Holder,
-    /// How many processes may lead at once.
-    pub slots: NonZeroU32,
-    /// The leadership duration.
-    pub ttl: Ttl,
 }
 
 /// The status of a host. Reading and writing never wait.
@@ -74,7 +66,7 @@ pub struct HostStatus {
     /// If this host takes part in succession.
     pub(crate) successor: OnceLock<Arc<UdpPeerLink>>,
     #[cfg(feature = "opentelemetry")]
-    pub(crate) reporter: std::sync::OnceLock<crate::open_telemetry::Reporter>,
+    pub(crate) reporter: OnceLock<Reporter>,
 }
 
 const CHANGES: usize = 50;
@@ -142,7 +134,7 @@ impl HostStatus {
             recent: Mutex::default(),
             successor: OnceLock::new(),
             #[cfg(feature = "opentelemetry")]
-            reporter: std::sync::OnceLock::new(),
+            reporter: OnceLock::new(),
         }
     }
 
@@ -164,6 +156,12 @@ impl HostStatus {
     /// Returns the role as it changes. A receiver sees the last of several quick changes.
     pub fn roles(&self) -> watch::Receiver<Role> {
         self.role.subscribe()
+    }
+
+    /// Returns the picture of the page, as this process saw it: it asks no storage.
+    pub(crate) fn timeline(&self) -> Timeline {
+        let now = (&self.role(), self.clock.now());
+        self.recent.lock().timeline(&self.candidate, self.began, now)
     }
 
     pub(crate) fn activity(&self) -> String {

@@ -1,7 +1,11 @@
 //! The campaign loop: campaign, lead, stop, and campaign again. The first service of each leadership records
 //! it, checks for a pause, and writes the history.
 
-use super::{HostOutcome, HostSettings, Next, NotReady, Services, StopRequested};
+use super::{
+    ended::{HostOutcome, Next},
+    services::{NotReady, Services, StopRequested},
+    settings::HostSettings,
+};
 use crate::{
     history::{HistoryWriter, end_timeout},
     host_storage::HostStorage,

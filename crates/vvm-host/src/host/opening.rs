@@ -1,6 +1,6 @@
 //! Opening the storage of a host: once, or repeatedly while the obstacle may pass. Closing it in bounded time (I10).
 
-use super::{HostError, HostSettings};
+use super::{ended::HostError, settings::HostSettings};
 use crate::{
     SuccessorRefusal,
     host_storage::HostStorage,

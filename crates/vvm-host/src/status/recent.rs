@@ -1,6 +1,9 @@
 //! [`Recent`]: the leaderships that this process had or saw, for the picture of its page. Only for people.
 
-use super::{HostStatus, Role, WhyStopping};
+use super::{
+    candidate::Candidate,
+    role::{Role, WhyStopping},
+};
 use crate::timeline::{Axis, Bar, BarKind, Mark, MarkKind, Timeline};
 use ielections::{Epoch, Timing};
 use std::{collections::VecDeque, time::Duration};
@@ -66,19 +69,20 @@ impl Recent {
             }
         }
     }
-}
 
-impl HostStatus {
-    /// Returns the picture of the page, as this process saw it: it asks no storage.
-    pub(crate) fn timeline(&self) -> Timeline {
-        let (now, own) = (self.clock.now(), self.candidate.holder.as_str());
-        let role = self.role();
-        let mut recent = self.recent.lock();
+    /// Returns the picture of the page, for a process that began at `began` and has this `role` `now`.
+    pub(super) fn timeline(
+        &mut self,
+        candidate: &Candidate,
+        began: Instant,
+        (role, now): (&Role, Instant),
+    ) -> Timeline {
+        let own = candidate.holder.as_str();
         // It lasts until now.
-        recent.changed(own, (&role, &role), now);
+        self.changed(own, (role, role), now);
         let since_1970 = SystemWallClock.since_unix_epoch();
         let at = |moment: Instant| (since_1970 + now.until(moment)).saturating_sub(moment.until(now));
-        let seen = recent.leaderships.iter().map(|seen| Bar {
+        let seen = self.leaderships.iter().map(|seen| Bar {
             slot: seen.slot,
             holder: seen.holder.clone(),
             kind: BarKind::Leads(seen.epoch.get()),
@@ -87,7 +91,7 @@ impl HostStatus {
         let mut bars = seen.collect::<Vec<_>>();
         let mut end = now;
         if let Some(leading) = role.leadership() {
-            let (ttl, dead) = (self.candidate.ttl, leading.standing.kill_at());
+            let (ttl, dead) = (candidate.ttl, leading.standing.kill_at());
             let kill_after = Timing::new(ttl).kill_at(Instant::ORIGIN).since(Instant::ORIGIN);
             let (renewed, over) = (dead.before(kill_after), dead.before(kill_after).after(ttl.get()));
             for (kind, from) in [(BarKind::Ttl, renewed), (BarKind::Dead, dead)] {
@@ -101,16 +105,16 @@ impl HostStatus {
             MarkKind::Kill => "its guardian died",
             MarkKind::Stop | MarkKind::Hang => "stops",
         };
-        let marks = recent.marks.iter().map(|(slot, holder, kind, moment)| Mark {
+        let marks = self.marks.iter().map(|(slot, holder, kind, moment)| Mark {
             slot: *slot,
             holder: holder.clone(),
             kind: *kind,
             at: at(*moment),
             text: word(kind).into(),
         });
-        let began = self.began.max(now.before(LONGEST));
+        let began = began.max(now.before(LONGEST));
         Timeline {
-            title: format!("Who led {}", self.candidate.name),
+            title: format!("Who led {}", candidate.name),
             note: format!("UTC, as {own} saw it, for a day at most"),
             axis: Axis::Utc,
             span: at(began)..at(end),

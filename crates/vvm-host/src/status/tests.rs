@@ -1,9 +1,11 @@
 use super::*;
 use crate::{host_storage::HostStorage, local_wakeups::LocalWakeups};
 use ielections::{
-    Candidacy, Elections, Entry, Epoch, Incarnation, Leadership, Terms, TtlStorage as _, Vacant, Version,
+    Candidacy, Elections, Entry, Epoch, Holder, Incarnation, Leadership, Terms, Ttl, TtlStorage as _, Vacant,
+    Version,
     testing::{env, in_mock_time},
 };
+use std::num::NonZeroU32;
 use testing_time::MockClock;
 use tokio_util::sync::CancellationToken;
 use vvm_storage::{
