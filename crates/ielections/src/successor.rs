@@ -8,7 +8,7 @@
 //! [`PeerLink`] carries datagrams, and knows when a deadline is in force in other processes.
 
 pub use crate::{
-    protocol::successor::{FromStandby, Pairing, Ping},
+    protocol::successor::{FromStandby, Pairing, Ping, Withdrawal},
     timing::{SupportPeriod, SupportPeriodOutOfRange},
 };
 
@@ -50,6 +50,12 @@ pub trait PeerLink<K>: Debug + Send + Sync + 'static {
 
     /// The answer to [`PeerMessage::Stop`]: the planned stop may begin.
     fn may_stop(&self);
+
+    /// This leader's successor is no longer named.
+    fn withdrawn(&self, why: Withdrawal);
+
+    /// This standby has won by the right of a successor, and leads.
+    fn has_succeeded(&self);
 }
 
 /// To another process.

@@ -78,6 +78,11 @@ pub(crate) struct CandidateArgs {
     #[arg(help_heading = SUCCESSOR)]
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_duration)]
     pub(crate) support: Duration,
+    /// With --successor: the address by which the other machines reach this one, if that is another one: behind a
+    /// translation of addresses, or with --successor 0.0.0.0:PORT. Port 0 is the port of --successor
+    #[arg(help_heading = SUCCESSOR)]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address)]
+    pub(crate) successor_advertise: Option<SocketAddr>,
     /// Serve HTTP at this address, e.g. localhost:8080; port 0 is any free port
     ///
     /// /healthz: the process is alive. /readyz: it leads or could lead; a standby is ready. /leader: 200 only
@@ -110,7 +115,7 @@ impl CandidateArgs {
         settings.http = self.http;
         settings.successor = self.successor.map(|listen| {
             let mut successor = SuccessorSettings::new(listen);
-            successor.period = self.support;
+            (successor.advertise, successor.period) = (self.successor_advertise, self.support);
             successor
         });
         settings.local_dir = self.local_dir.clone().unwrap_or(LocalDir::Usual);

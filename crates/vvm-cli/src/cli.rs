@@ -317,9 +317,13 @@ fn check_successor(matches: &ArgMatches, is_typed: impl Fn(&str) -> bool) -> Res
     };
     let is_set = |option| command.value_source(option) == Some(ValueSource::CommandLine);
     if !is_set("successor") {
-        if is_set("support") && is_typed("support") {
-            let what = "--support has no effect without --successor: add that, or leave it out\n";
-            return Err(refusal_of("support", ErrorKind::MissingRequiredArgument, what.into()));
+        for option in ["support", "successor_advertise"] {
+            let shown = option.replace('_', "-");
+            if is_set(option) && is_typed(&shown) {
+                let what =
+                    format!("--{shown} has no effect without --successor: add that, or leave it out\n");
+                return Err(refusal_of(&shown, ErrorKind::MissingRequiredArgument, what));
+            }
         }
         return Ok(());
     }

@@ -69,6 +69,8 @@ pub(crate) struct HistoryWriter {
     clock: Arc<dyn Clock>,
     began: Instant,
     unwritten: UnwrittenEnds,
+    /// It leads as the successor of a leader that it heard last so long before.
+    succeeded_after: Option<Duration>,
 }
 
 /// Leaderships of this process whose ends could not be written: the storage did not answer, or another
@@ -88,7 +90,13 @@ impl HistoryWriter {
         let own = PastLeadership { holder, epoch, started_ms: now(), ended_ms: None, end: None };
         let (documents, unwritten) = (standing.documents(), Arc::clone(unwritten));
         let (storage, key) = (Arc::clone(storage), key.clone());
-        Self { documents, storage, key, own, clock: Arc::clone(clock), began: clock.now(), unwritten }
+        let (clock, began, succeeded_after) = (Arc::clone(clock), clock.now(), None);
+        Self { documents, storage, key, own, clock, began, unwritten, succeeded_after }
+    }
+
+    /// Has the next leader's entry say that it was the successor.
+    pub(crate) fn after_loss(self, succeeded_after: Option<Duration>) -> Self {
+        Self { succeeded_after, ..self }
     }
 
     pub(crate) async fn write_start(&self) {
@@ -156,7 +164,14 @@ impl HistoryWriter {
         history.sort_by_key(|past| past.epoch);
         for past in history.iter_mut().filter(|past| past.ended_ms.is_none()) {
             past.ended_ms = Some(own.started_ms.max(past.started_ms));
-            past.end = Some(format!("its end was not recorded; followed by {}", own.holder));
+            let (holder, unknown) = (&own.holder, "its end was not recorded");
+            past.end = Some(match self.succeeded_after {
+                None => format!("{unknown}; followed by {holder}"),
+                Some(silent) => format!(
+                    "{unknown}; taken over by the successor {holder}, {:.1} s after it was heard last",
+                    silent.as_secs_f64()
+                ),
+            });
         }
         history.push(own);
         let surplus = history.len().saturating_sub(KEPT);
@@ -259,7 +274,8 @@ mod tests {
         let clock = Arc::new(MockClock::new()) as Arc<dyn Clock>;
         let storage = Arc::new(ElectionsTtlStorage::new(MemDatabase::new(Arc::clone(&clock)).open()));
         let (key, unwritten) = (key(), UnwrittenEnds::default());
-        HistoryWriter { documents: None, storage, key, own, began: clock.now(), clock, unwritten }
+        let (began, succeeded_after) = (clock.now(), None);
+        HistoryWriter { documents: None, storage, key, own, began, clock, unwritten, succeeded_after }
     }
 
     fn led(writer: &HistoryWriter, history: Vec<PastLeadership>) -> Vec<PastLeadership> {
@@ -277,6 +293,10 @@ mod tests {
         assert_eq!((ended.len(), ended[1].end.as_deref()), (2, Some("released")));
         let third = led(&writer(3), ended);
         assert_eq!(third[1].end.as_deref(), Some("released"));
+        let fourth = led(&writer(4).after_loss(Some(Duration::from_millis(5_120))), third);
+        let succeeded =
+            "its end was not recorded; taken over by the successor holder 4, 5.1 s after it was heard last";
+        assert_eq!(fourth[2].end.as_deref(), Some(succeeded));
     }
 
     #[test]

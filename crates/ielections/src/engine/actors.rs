@@ -2,9 +2,9 @@
 
 use super::calls::{self, CallPriority, Calls, CampaignResult, Command, Reply, StorageCall, Timers};
 use crate::{
-    BatchOutcome, Document, DocumentId, DocumentLimits, DocumentStorage, DocumentWrite, Env, Epoch, Fence,
-    FenceState, Incarnation, Key, Loss, Page, ReadError, ReleaseOutcome, Scan, Slot, Standing, TtlStorage,
-    WriteError,
+    AcquireError, BatchOutcome, Document, DocumentId, DocumentLimits, DocumentStorage, DocumentWrite, Entry,
+    Env, Epoch, Fence, FenceState, Incarnation, Key, Loss, Page, ReadError, ReleaseOutcome, Scan, Slot,
+    Standing, TtlStorage, WriteError,
     bounded::Limit,
     documents::Partition,
     protocol::{
@@ -207,6 +207,8 @@ pub(super) struct Campaigning<K> {
     /// Ends the last read, if it is still in flight.
     pub(super) reading: Option<AbortHandle>,
     pub(super) succession: Option<Succession<K>>,
+    /// It is out of time, and waits until its successor is withdrawn.
+    pub(super) failure: Option<AcquireError>,
 }
 
 /// The part of a campaign that would succeed the leader.
@@ -225,6 +227,11 @@ pub(super) struct Succeeding<K> {
     pub(super) link: Arc<dyn PeerLink<K>>,
     /// The ticket of its campaign; `None` once that has ended.
     pub(super) campaign: Option<u64>,
+    pub(super) period: Duration,
+    /// The record that the last look of the campaign has shown, if the link knows its leader.
+    pub(super) leader: Option<Entry>,
+    /// When it offers itself again to that leader.
+    pub(super) offers_at: Instant,
 }
 
 /// A leader that may name a successor.

@@ -34,8 +34,9 @@ impl<K: Key> Engine<K> {
         let wall = Arc::clone(&self.env.wall);
         let campaign = Campaign::begin(candidacy.terms, candidacy.slots.len(), self.now, entropy, wall);
         let slots = candidacy.slots.into();
-        let (reply, reading) = (Some(reply), None);
-        let campaigning = Campaigning { ticket, campaign, slots, holder, reply, reading, succession };
+        let (reply, reading, failure) = (Some(reply), None, None);
+        let campaigning =
+            Campaigning { ticket, campaign, slots, holder, reply, reading, succession, failure };
         let id = self.add(Kind::Campaigning(Box::new(campaigning)));
         self.tickets.insert(ticket, id);
         self.step_campaign(id, CampaignEvent::Woken);
@@ -89,16 +90,24 @@ impl<K: Key> Engine<K> {
     fn step_campaign(&mut self, id: usize, event: CampaignEvent) {
         let now = self.now;
         let Kind::Campaigning(campaigning) = &mut self.actors[id].kind else { return };
+        if campaigning.failure.is_some() {
+            if matches!(event, CampaignEvent::Woken) {
+                self.fail_campaign(id);
+            }
+            return;
+        }
         let step = campaigning.campaign.on(now, event);
         let withdrawn = campaigning.reply.is_none();
         let key = |slot: usize| campaigning.slots[slot].clone();
         let (request, timeout) = match step {
             CampaignStep::Won(won) => return self.won(id, won),
             CampaignStep::Failed(error) => {
-                if let Some(reply) = campaigning.reply.take() {
-                    drop(reply.send(Err(error)));
+                let is_out_of_time = matches!(error, AcquireError::TimedOut { .. });
+                campaigning.failure = Some(error);
+                if withdrawn || !is_out_of_time || !self.leave_first(id) {
+                    self.fail_campaign(id);
                 }
-                return self.abandon(id);
+                return;
             }
             // Without a caller the campaign ends.
             _ if withdrawn => return self.abandon(id),
@@ -120,6 +129,20 @@ impl<K: Key> Engine<K> {
             }
         };
         self.call(id, timeout, request);
+    }
+
+    /// Answers the caller of a campaign that has failed. Returns false if it has not.
+    pub(super) fn fail_campaign(&mut self, id: usize) -> bool {
+        let Some(Kind::Campaigning(campaigning)) = self.actors.get_mut(id).map(|actor| &mut actor.kind)
+        else {
+            return false;
+        };
+        let Some(failure) = campaigning.failure.take() else { return false };
+        if let Some(reply) = campaigning.reply.take() {
+            drop(reply.send(Err(failure)));
+        }
+        self.abandon(id);
+        true
     }
 
     /// Arms the deadman, and then answers the caller (I4).

@@ -31,7 +31,7 @@ impl<K: Key> Engine<K> {
             }
             Some(Kind::Succeeding(succeeding)) if succeeding.peer == peer => {
                 let event = match message {
-                    PeerMessage::Found(entry) => SuccessorEvent::Found(entry),
+                    PeerMessage::Found(entry) => return self.found_leader(id, entry),
                     PeerMessage::Received(Datagram::ToStandby(ping)) => SuccessorEvent::Received(ping),
                     PeerMessage::Stop => SuccessorEvent::Stop,
                     PeerMessage::Received(Datagram::ToLeader(_)) | PeerMessage::InForce(_) => return,
@@ -94,11 +94,12 @@ impl<K: Key> Engine<K> {
                         state.set_support_kill_at(kill_at);
                     }
                 }
-                SupportStep::Disarm => {
+                SupportStep::Disarm(why) => {
                     if let Some(armed) = support.armed.take() {
                         self.env.deadman.disarm(armed);
                     }
                     state.set_support_kill_at(Instant::NEVER);
+                    why.into_iter().for_each(|why| support.link.withdrawn(why));
                 }
                 SupportStep::Renew => self.step_lease(id, LeaseEvent::Due),
                 SupportStep::MayStop => support.link.may_stop(),
@@ -143,7 +144,9 @@ impl<K: Key> Engine<K> {
         let (peer, inbox) = self.inbox(actor);
         let link = Arc::clone(&terms.link);
         link.connect(inbox);
-        let succeeding = Succeeding { peer, successor, key, link, campaign: Some(ticket) };
+        let (period, leader, offers_at) = (terms.period.get(), None, Instant::NEVER);
+        let campaign = Some(ticket);
+        let succeeding = Succeeding { peer, successor, key, link, campaign, period, leader, offers_at };
         self.actors[actor].kind = Kind::Succeeding(Box::new(succeeding));
         Some(Succession { terms, actor })
     }
@@ -152,16 +155,44 @@ impl<K: Key> Engine<K> {
     pub(super) fn show_successor(&mut self, campaign: usize, scanned: &ScanAnswer) {
         let Kind::Campaigning(campaigning) = &self.actors[campaign].kind else { return };
         let Some(Succession { terms, actor }) = &campaigning.succession else { return };
+        let actor = *actor;
         let entry: Option<&Entry> = scanned.seen.first().and_then(Option::as_ref).and_then(Slot::entry);
-        let Some(entry) = entry.filter(|entry| terms.link.find_leader(&campaigning.slots[0], entry)) else {
+        match entry.filter(|entry| terms.link.find_leader(&campaigning.slots[0], entry)) {
+            Some(entry) => self.found_leader(actor, entry.clone()),
+            // The look failed, or its leader is not known: no offer until one shows a known leader (N3).
+            None => {
+                if let Kind::Succeeding(succeeding) = &mut self.actors[actor].kind {
+                    succeeding.leader = None;
+                }
+            }
+        }
+    }
+
+    /// Offers itself now, and every P from now on: where the storage announces releases, looks are up to 10 s apart. At
+    /// most four times in a P, however often the record is found.
+    fn found_leader(&mut self, id: usize, entry: Entry) {
+        let Kind::Succeeding(succeeding) = &mut self.actors[id].kind else { return };
+        let is_same = |leader: &Entry| entry.is_of(leader.incarnation(), leader.epoch);
+        let was_found = succeeding.leader.replace(entry.clone()).is_some_and(|leader| is_same(&leader));
+        if was_found && self.now.until(succeeding.offers_at) > succeeding.period / 4 * 3 {
             return;
-        };
-        self.step_successor(*actor, SuccessorEvent::Found(entry.clone()));
+        }
+        succeeding.offers_at = self.now.after(succeeding.period);
+        self.step_successor(id, SuccessorEvent::Found(entry));
     }
 
     pub(super) fn successor_event(&mut self, id: usize, event: ActorEvent) {
         let event = match event {
-            ActorEvent::Woken => SuccessorEvent::Woken,
+            ActorEvent::Woken => {
+                let Kind::Succeeding(succeeding) = &self.actors[id].kind else { return };
+                match &succeeding.leader {
+                    Some(leader) if self.now >= succeeding.offers_at => {
+                        let leader = leader.clone();
+                        return self.found_leader(id, leader);
+                    }
+                    Some(_) | None => SuccessorEvent::Woken,
+                }
+            }
             ActorEvent::MaySend => SuccessorEvent::MaySend,
             ActorEvent::Answered(Reply::Read(outcome)) => SuccessorEvent::Read(outcome),
             ActorEvent::Answered(Reply::Claimed(outcome)) => SuccessorEvent::Claimed(outcome),
@@ -183,7 +214,11 @@ impl<K: Key> Engine<K> {
                     return self.won_by_right(id, campaign, key, won);
                 }
                 _ if campaign.is_none() => return self.abandon_succession(id),
-                SuccessorStep::Sleep(until) => return self.wake_at(id, until),
+                SuccessorStep::Sleep(until) => {
+                    let offers_at =
+                        succeeding.leader.as_ref().map_or(Instant::NEVER, |_| succeeding.offers_at);
+                    return self.wake_at(id, until.min(offers_at));
+                }
                 // Seconds count, as for a renewal.
                 SuccessorStep::Send => return self.queue(id, CallPriority::Renewal),
                 SuccessorStep::Reply(message) => {
@@ -193,6 +228,10 @@ impl<K: Key> Engine<K> {
                 }
                 SuccessorStep::MayStop => {
                     succeeding.link.may_stop();
+                    let campaign = campaign.and_then(|ticket| self.tickets.get(&ticket)).copied();
+                    if campaign.is_some_and(|campaign| self.fail_campaign(campaign)) {
+                        return;
+                    }
                     event = SuccessorEvent::Woken;
                     continue;
                 }
@@ -225,11 +264,26 @@ impl<K: Key> Engine<K> {
             reading.abort();
         }
         let terms = campaigning.succession.take().map(|succession| succession.terms);
+        terms.iter().for_each(|terms| terms.link.has_succeeded());
         self.lead(id, key, won, &mut campaigning, terms);
         self.actors[campaign].kind = Kind::Campaigning(campaigning);
         if !is_calling {
             self.abandon(campaign);
         }
+    }
+
+    /// A campaign is out of time. If its successor is named, it asks to be withdrawn first (N7), for at most P.
+    pub(super) fn leave_first(&mut self, campaign: usize) -> bool {
+        let Kind::Campaigning(campaigning) = &self.actors[campaign].kind else { return false };
+        let Some(Succession { terms, actor }) = &campaigning.succession else { return false };
+        let (id, until) = (*actor, self.now.after(terms.period.get()));
+        let Kind::Succeeding(succeeding) = &self.actors[id].kind else { return false };
+        let is_named = succeeding.successor.named_by(self.now).is_some();
+        if is_named {
+            self.wake_at(campaign, until);
+            self.step_successor(id, SuccessorEvent::Stop);
+        }
+        is_named
     }
 
     /// Ends a successor with its campaign. Waits for the answer of a write in flight first.

@@ -32,7 +32,7 @@ mod standby;
 #[cfg(feature = "testing")]
 use super::Rebase;
 use crate::{Epoch, Incarnation, timing::SupportPeriod};
-pub use leader::{Support, SupportEvent, SupportStep};
+pub use leader::{Support, SupportEvent, SupportStep, Withdrawal};
 pub use standby::{Successor, SuccessorEvent, SuccessorStep};
 
 /// A leadership and one offer of a standby. No message for another pairing counts (N8), so a process that restarts is out.

@@ -2,8 +2,11 @@
 
 use crate::{candidacy, on};
 use ielections::{
-    AcquireError, Candidacy, Entry, Holder, Leadership, Loss, ReleaseOutcome, Terms, Ttl, TtlStorage,
-    successor::{Datagram, PeerInbox, PeerLink, PeerMessage, SuccessorTerms, SupportPeriod},
+    AcquireError, AcquireTimeout, Candidacy, Entry, Holder, Leadership, Loss, ReleaseOutcome, Terms, Ttl,
+    TtlStorage,
+    successor::{
+        Datagram, FromStandby, PeerInbox, PeerLink, PeerMessage, SuccessorTerms, SupportPeriod, Withdrawal,
+    },
     testing::{
         Model,
         elections_suite::Process,
@@ -43,6 +46,8 @@ struct MemoryLink {
     /// Guardian and keeper confirm no deadline.
     is_deaf: AtomicBool,
     may_stop: AtomicUsize,
+    withdrawals: Mutex<Vec<Withdrawal>>,
+    has_succeeded: AtomicBool,
     sent: Mutex<Vec<Datagram>>,
 }
 
@@ -73,12 +78,19 @@ impl MemoryLink {
     /// Whether it was named, and has acknowledged that.
     fn is_named(&self) -> bool {
         let acknowledges = |sent: &Datagram| {
-            matches!(
-                sent,
-                Datagram::ToLeader(ielections::successor::FromStandby::Answer { acknowledges: true, .. })
-            )
+            matches!(sent, Datagram::ToLeader(FromStandby::Answer { acknowledges: true, .. }))
         };
         self.sent.lock().unwrap().iter().any(acknowledges)
+    }
+
+    fn offers(&self) -> usize {
+        let is_offer = |sent: &&Datagram| matches!(sent, Datagram::ToLeader(FromStandby::Offer(_)));
+        self.sent.lock().unwrap().iter().filter(is_offer).count()
+    }
+
+    /// Why it has withdrawn its successors, the first one first.
+    fn withdrawals(&self) -> Vec<Withdrawal> {
+        self.withdrawals.lock().unwrap().clone()
     }
 }
 
@@ -111,6 +123,14 @@ impl PeerLink<u32> for MemoryLink {
     fn may_stop(&self) {
         self.may_stop.fetch_add(1, Ordering::Relaxed);
     }
+
+    fn withdrawn(&self, why: Withdrawal) {
+        self.withdrawals.lock().unwrap().push(why);
+    }
+
+    fn has_succeeded(&self) {
+        self.has_succeeded.store(true, Ordering::Relaxed);
+    }
 }
 
 struct Candidate {
@@ -138,6 +158,8 @@ impl Candidate {
             is_cut: AtomicBool::new(false),
             is_deaf: AtomicBool::new(false),
             may_stop: AtomicUsize::new(0),
+            withdrawals: Mutex::default(),
+            has_succeeded: AtomicBool::new(false),
             sent: Mutex::default(),
         });
         network.0.lock().unwrap().push(Arc::clone(&link));
@@ -145,12 +167,17 @@ impl Candidate {
     }
 
     async fn acquire(&self) -> Leadership {
+        self.acquire_within(AcquireTimeout::Forever).await.unwrap()
+    }
+
+    async fn acquire_within(&self, timeout: AcquireTimeout) -> Result<Leadership, AcquireError> {
         let slots = vec![0];
-        let terms = Terms::new(Holder::new(self.holder).unwrap(), Ttl::new(TTL).unwrap());
+        let holder = Holder::new(self.holder).unwrap();
+        let terms = Terms { timeout, ..Terms::new(holder, Ttl::new(TTL).unwrap()) };
         let link = Arc::clone(&self.link) as _;
         let successor = SuccessorTerms { period: support(), link };
         let acquired = self.process.elections.acquire_with_successor(Candidacy { slots, terms }, successor);
-        acquired.await.unwrap().1
+        Ok(acquired.await?.1)
     }
 
     /// Every call of the storage fails, at once and without an effect.
@@ -231,6 +258,7 @@ fn loss_of_the_leaders_machine_costs_little_more_than_the_support_period() {
             led_at.since(crashed_at)
         );
         assert_eq!(pair.standby.kill_at(), next.standing().kill_at());
+        assert!(pair.standby.link.has_succeeded.load(Ordering::Relaxed), "by right, and not by a take-over");
         assert_eq!(next.release().await, ReleaseOutcome::Released);
     });
 }
@@ -302,6 +330,7 @@ fn leader_whose_successor_is_gone_withdraws_it_and_stays() {
             pair.standby.cut();
         }
         pair.pass(P).await;
+        assert_eq!(pair.leader.link.withdrawals(), [Withdrawal::Silent]);
         // The deadline is that of the TTL again.
         assert!(pair.leader.kill_at() > pair.clock.now().after(TTL / 2));
         pair.pass(TTL * 2).await;
@@ -321,6 +350,7 @@ fn planned_stop_of_the_leader_withdraws_first() {
             let asked_at = pair.clock.now();
             pair.until(|| pair.leader.link.may_stop() == 1).await;
             assert!(pair.clock.now() <= asked_at.after(P / 10), "one renewal");
+            assert_eq!(pair.leader.link.withdrawals(), [Withdrawal::Stop]);
             assert!(pair.leader.kill_at() > pair.clock.now().after(TTL / 2), "withdrawn");
             let released_at = pair.clock.now();
             assert_eq!(leadership.release().await, ReleaseOutcome::Released);
@@ -347,6 +377,93 @@ fn standby_that_stops_may_do_so_once_it_is_withdrawn() {
             () = leaving => {}
         }
         assert!(pair.leader.kill_at() > pair.clock.now().after(TTL / 2), "withdrawn");
+        assert_eq!(pair.leader.link.withdrawals(), [Withdrawal::Asked]);
+        assert_eq!(leadership.release().await, ReleaseOutcome::Released);
+    });
+}
+
+#[test]
+fn standby_whose_time_is_up_asks_to_be_withdrawn_before_it_gives_up() {
+    const WAITS: Duration = Duration::from_secs(30);
+    in_mock_time(async |pair| {
+        let leadership = pair.leader.acquire().await;
+        let began = pair.clock.now();
+        let refused = pair.standby.acquire_within(AcquireTimeout::Within(WAITS)).await.unwrap_err();
+        assert!(matches!(refused, AcquireError::TimedOut { .. }), "{refused}");
+        let took = began.until(pair.clock.now());
+        assert!(took >= WAITS && took <= WAITS + P / 2, "{took:?}");
+        assert_eq!(pair.leader.link.withdrawals(), [Withdrawal::Asked]);
+        // One that hears from neither leader nor storage goes after P.
+        let began = pair.clock.now();
+        let leaving = async {
+            pair.until(|| began.until(pair.clock.now()) >= WAITS - Duration::from_millis(1)).await;
+            pair.standby.cut();
+            pair.standby.lose_storage();
+        };
+        let (refused, ()) = tokio::join!(pair.standby.acquire_within(AcquireTimeout::Within(WAITS)), leaving);
+        assert!(matches!(refused, Err(AcquireError::TimedOut { .. })));
+        let took = began.until(pair.clock.now());
+        assert!(took > WAITS + P / 2 && took <= WAITS + P, "{took:?}");
+        assert_eq!(pair.leader.link.withdrawals(), [Withdrawal::Asked, Withdrawal::Silent]);
+        assert_eq!(leadership.release().await, ReleaseOutcome::Released);
+    });
+}
+
+/// As after the death of its guardian: its work has stopped, and nothing has withdrawn the successor. Shows I6.
+#[test]
+fn leader_that_is_killed_before_its_release_leaves_a_named_successor_the_right() {
+    in_mock_time(async |pair| {
+        let leadership = pair.leader.acquire().await;
+        let dying = async {
+            pair.until_named().await;
+            pair.leader.storage.fail_always(Verb::CompareAndDelete, Fault::LostRequest);
+            let handed_back_at = pair.clock.now();
+            tokio::select! {
+                biased;
+                outcome = leadership.release() => panic!("{outcome:?}"),
+                () = pair.pass(P / 2) => {}
+            }
+            pair.leader.process.crash();
+            handed_back_at
+        };
+        let (next, handed_back_at) = tokio::join!(pair.standby.acquire(), dying);
+        let took = handed_back_at.until(pair.clock.now());
+        assert!(took <= P * 11 / 10, "{took:?}");
+        assert!(pair.standby.link.has_succeeded.load(Ordering::Relaxed));
+        assert_eq!(pair.leader.link.withdrawals(), []);
+        next.release().await;
+    });
+}
+
+/// Where releases are announced, looks are 10 s apart.
+#[test]
+fn standby_offers_itself_every_support_period_while_its_last_look_shows_the_leader() {
+    in_mock_time(async |pair| {
+        let leadership = pair.leader.acquire().await;
+        pair.standby.storage.say_hints_follow(true);
+        pair.standby.cut();
+        let (offers, looks) = (|| pair.standby.link.offers(), || pair.standby.storage.count(Verb::Scan));
+        let offering = async {
+            pair.until(|| offers() == 1).await;
+            pair.pass(P * 10).await;
+            assert_eq!((offers(), looks()), (11, 6));
+            pair.standby.lose_storage();
+            pair.until(|| looks() == 7).await;
+            let last = offers();
+            pair.pass(P * 4).await;
+            assert_eq!(offers(), last, "its look was not answered (N3)");
+            pair.standby.storage.heal();
+            pair.until(|| offers() > last).await;
+            pair.standby.link.is_cut.store(false, Ordering::Relaxed);
+            let reached_at = pair.clock.now();
+            pair.until_named().await;
+            assert!(pair.clock.now() <= reached_at.after(P * 2), "{:?}", reached_at.until(pair.clock.now()));
+        };
+        tokio::select! {
+            biased;
+            _ = pair.standby.acquire() => panic!("two leaders"),
+            () = offering => {}
+        }
         assert_eq!(leadership.release().await, ReleaseOutcome::Released);
     });
 }

@@ -32,6 +32,7 @@ use vvm_orch::BoxError;
 #[command(mut_arg("restart_backoff", |arg| arg.hide(true)))]
 #[command(mut_arg("restart_backoff_max", |arg| arg.hide(true)))]
 #[command(mut_arg("successor", |arg| arg.hide(true)), mut_arg("support", |arg| arg.hide(true)))]
+#[command(mut_arg("successor_advertise", |arg| arg.hide(true)))]
 pub(crate) struct OnceCommand {
     #[command(flatten)]
     pub(crate) once: OnceArgs,
@@ -69,7 +70,7 @@ Example:
 }
 
 /// Options that `vvm once` refuses, each with the value that has no effect, and why.
-pub(crate) const REFUSED: [(&str, &str, &str); 5] = [
+pub(crate) const REFUSED: [(&str, &str, &str); 6] = [
     (
         "try_once",
         "false",
@@ -79,6 +80,7 @@ pub(crate) const REFUSED: [(&str, &str, &str); 5] = [
     ("on_exit", "release", "a command that fails is started again by the next candidate, up to --attempts"),
     ("successor", "", "the attempt after the loss of a machine begins when the TTL has passed; leave it out"),
     ("support", "5s", "there is no successor; leave it out"),
+    ("successor_advertise", "", "there is no successor; leave it out"),
 ];
 
 impl LeadershipWork {

@@ -49,15 +49,33 @@ fn leader_stays_when_its_successor_stops_or_dies_and_names_the_next_one() {
     let trial = VVM.trial();
     let (mut leader, standby) = pair(&trial);
     standby.stop();
+    leader.stderr.wait_for("withdrawn: it stops");
     let next = candidate(&trial, "b").waiting();
     leader.stderr.wait_for("successor named");
     next.crash();
     next.finish();
+    leader.stderr.wait_for("withdrawn: it does not answer");
     // As it withdraws its word, it renews; only then it names another one.
     let _third = candidate(&trial, "b").waiting();
     leader.stderr.wait_for("successor named");
     let ended = leader.stop();
     assert!(!ended.says("lost"), "{:#?}", ended.stderr);
+}
+
+#[test]
+fn leader_with_a_killed_guardian_releases_and_withdraws_nothing() {
+    if !Trial::is_on_a_server() {
+        return println!("not tested: a successor needs a storage on a server");
+    }
+    let trial = VVM.trial();
+    let (leader, mut standby) = pair(&trial);
+    leader.signal(Signal::KILL);
+    standby.stdout.wait_for("works");
+    let ended = leader.finish();
+    ended.assert_says("the guardian died");
+    assert!(!ended.says("withdrawn"), "{:#?}", ended.stderr);
+    standby.stop();
+    assert_no_overlap(&trial);
 }
 
 mod timed {
@@ -73,6 +91,10 @@ mod timed {
             end(&leader);
             standby.stdout.wait_for("works");
             attempt.took("the take-over", bound, began_at)?;
+            standby.stderr.wait_for("taken over as the successor");
+            eventually("the history", || {
+                trial.must("history", &[]).contains("taken over by the successor b, 5.")
+            });
             eventually("a time of b", || fs::metadata(stamps(trial, "b")).is_ok_and(|file| file.len() > 0));
             // A stopped guardian has no timer of its own.
             leader.signal(Signal::KILL);

@@ -192,7 +192,17 @@ impl Campaigns {
 
     /// Before a planned stop: a leader takes its word to its successor back, or a successor asks its leader to (N4, N7).
     /// Then neither needs the other when it stops. Returns at once if no successor is named.
+    ///
+    /// A leader whose guardian has died withdraws nothing: it is killed within seconds, and if that comes after the
+    /// withdrawal and before the release, the next leader waits for the TTL. The right that it leaves is the one after a
+    /// loss of the machine. No two leaders follow from it (I1): until the leader hands back, it renews and pings, so the wait
+    /// of P begins anew (N5), and its deadman has both deadlines (N1). It hands back only when no process of the work is
+    /// left (I6). A claim after that replaces a record without work, and the release, which compares incarnation and
+    /// epoch, leaves the claim alone. The dead guardian enforces no deadline, and its keeper kills the command at once.
     async fn withdraw_first(&self, link: &UdpPeerLink, vvm: &RunningVvm<ElectionKey>) {
+        if matches!(self.status.role(), Role::Stopping { why: WhyStopping::GuardianDied, .. }) {
+            return;
+        }
         let stands_by = matches!(self.status.role(), Role::Campaigning);
         // `vvm run` has no stop time-out of its own here.
         let longest = if stands_by {
@@ -286,9 +296,7 @@ impl Service<ElectionKey> for Preface {
         let ttl = status.candidate.ttl;
         status.starts(cx.slot.slot.get().get(), cx.standing.clone());
         storage.leads(&cx.slot, &cx.standing, ttl);
-        if let Some(link) = &successor {
-            link.leads(&cx.standing, ttl);
-        }
+        let succeeded_after = successor.as_ref().and_then(|link| link.leads(&cx.standing, ttl));
         tokio::select! {
             biased;
             () = cx.stop.cancelled() => return Err(StopRequested.into()),
@@ -308,6 +316,7 @@ impl Service<ElectionKey> for Preface {
             let holder = status.candidate.holder.as_str();
             let at = (&storage.storage, &cx.slot);
             HistoryWriter::new(at, &cx.standing, holder, &status.clock, &status.unwritten_ends)
+                .after_loss(succeeded_after)
         };
         Ok(Box::pin(async move {
             let publishing = async {

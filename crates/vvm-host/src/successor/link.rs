@@ -8,7 +8,7 @@ use super::{
 use futures_util::future::select_all;
 use ielections::{
     DocumentStorage as _, Documents, Entry, Env, Standing, Ttl,
-    successor::{Datagram, FromStandby, PeerInbox, PeerLink, PeerMessage, SupportPeriod},
+    successor::{Datagram, FromStandby, PeerInbox, PeerLink, PeerMessage, SupportPeriod, Withdrawal},
 };
 use parking_lot::Mutex;
 use std::{
@@ -37,7 +37,7 @@ const AT_ONCE: usize = 32;
 /// How many datagrams of one peer are delivered in a second. With the shortest P, eight are sent.
 const MESSAGES: u32 = 200;
 
-/// How many offers are delivered in a second. A standby makes one at each scan.
+/// How many offers are delivered in a second. A standby makes one at each scan, and every P.
 const OFFERS: u32 = 20;
 
 /// How many unknown keys are tried in a second: each costs 50 µs, and every host that can send a datagram may send one.
@@ -113,6 +113,8 @@ struct LinkState {
     /// The record whose leader is looked for.
     sought: Option<(ElectionKey, Entry)>,
     tightening: Option<Instant>,
+    /// This process has won as the successor of a leader that it heard last so long before.
+    succeeded_after: Option<Duration>,
     agreements: RateLimit,
     offers: RateLimit,
     messages: RateLimit,
@@ -159,6 +161,7 @@ struct KnownLeader {
     /// What this process offered last.
     offer: Option<[u8; 16]>,
     last_number: u64,
+    acknowledged_at: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -229,13 +232,23 @@ impl UdpPeerLink {
         *state = LinkState { leader, ..LinkState::default() };
     }
 
-    /// Heeds offers to the leadership of `standing` from now on.
-    pub(crate) fn leads(&self, standing: &Standing, ttl: Ttl) {
+    /// Heeds offers to the leadership of `standing` from now on. If this process was the successor of a leader, returns
+    /// how long before the take-over it heard from that one last.
+    pub(crate) fn leads(&self, standing: &Standing, ttl: Ttl) -> Option<Duration> {
         let record = (standing.incarnation(), standing.epoch());
         let (offered, keys) = (VecDeque::new(), VecDeque::new());
         let mut state = self.state.lock();
         state.sought = None;
         state.own = Some(OwnLeadership { record, ttl, pinged: None, offered, keys });
+        let silent = state.succeeded_after.take()?;
+        let (event, name, epoch) = ("succeeded", &self.name, record.1.get());
+        let silent_ms = silent.as_millis() as u64;
+        tracing::info!(
+            target: "vvm", event, %name, slot = 1, epoch, silent_ms,
+            "{name} slot 1: taken over as the successor, {:.1} s after the leader was heard last",
+            silent.as_secs_f64()
+        );
+        Some(silent)
     }
 
     /// Writes the document of the leadership of `standing`, again until it succeeds or can't any more.
@@ -367,7 +380,8 @@ impl UdpPeerLink {
         let read = LeaderAddress::read(document, record)?;
         let key = self.key.with_leader(&read.public_key()?, self.slot, record)?;
         let (ttl, address) = (entry.ttl, read.address);
-        Some(KnownLeader { record, ttl, address, key, offer: None, last_number: 0 })
+        let acknowledged_at = None;
+        Some(KnownLeader { record, ttl, address, key, offer: None, last_number: 0, acknowledged_at })
     }
 
     fn found(&self, leader: KnownLeader) {
@@ -565,8 +579,14 @@ impl PeerLink<ElectionKey> for UdpPeerLink {
                 };
                 let record = (pairing.incarnation, pairing.epoch);
                 state.leader.as_mut().filter(|leader| leader.record == record).map(|leader| {
-                    if matches!(message, FromStandby::Offer(_)) {
-                        (leader.offer, leader.last_number) = (Some(pairing.offer), 0);
+                    match message {
+                        FromStandby::Offer(_) => {
+                            (leader.offer, leader.last_number) = (Some(pairing.offer), 0);
+                        }
+                        FromStandby::Answer { acknowledges, .. } => {
+                            let now = acknowledges.then(|| self.clock.now());
+                            leader.acknowledged_at = now.or(leader.acknowledged_at);
+                        }
                     }
                     self.transmit(&datagram, leader.address, &leader.key)
                 })
@@ -603,6 +623,29 @@ impl PeerLink<ElectionKey> for UdpPeerLink {
 
     fn may_stop(&self) {
         self.may_stop.send_replace(true);
+    }
+
+    fn withdrawn(&self, why: Withdrawal) {
+        let mut state = self.state.lock();
+        let Some(own) = &mut state.own else { return };
+        let Some(standby) = own.pinged.as_mut().filter(|standby| standby.named.is_some()) else { return };
+        standby.named = None;
+        let (event, name, address) = ("successor_withdrawn", &self.name, standby.address);
+        let (why, says) = match why {
+            Withdrawal::Asked => ("asked", "it stops"),
+            Withdrawal::Stop => ("stopping", "this leader stops"),
+            Withdrawal::Silent => ("silent", "it does not answer"),
+        };
+        tracing::info!(
+            target: "vvm", event, %name, slot = 1, epoch = own.record.1.get(), %address, why,
+            "{name} slot 1: successor {address} withdrawn: {says}"
+        );
+    }
+
+    fn has_succeeded(&self) {
+        let mut state = self.state.lock();
+        let acknowledged_at = state.leader.as_ref().and_then(|leader| leader.acknowledged_at);
+        state.succeeded_after = acknowledged_at.map(|at| at.until(self.clock.now()));
     }
 }
 

@@ -134,7 +134,7 @@ impl Process {
                     let kill_at = moved(kill_at, ttl, cx.around);
                     support.kill_at = support.kill_at.map(|before| before.max(kill_at));
                 }
-                SupportStep::Disarm => {
+                SupportStep::Disarm(_) => {
                     cx.notes.reach(if was_named {
                         "a withdrawal that is confirmed"
                     } else {

@@ -5,7 +5,7 @@ use crate::clock::Process;
 use fastrand::Rng;
 use ielections::{
     Entry, Epoch, Incarnation,
-    successor::{Datagram, FromStandby, Pairing, PeerInbox, PeerLink, PeerMessage},
+    successor::{Datagram, FromStandby, Pairing, PeerInbox, PeerLink, PeerMessage, Withdrawal},
 };
 use std::{
     collections::BTreeMap,
@@ -176,6 +176,10 @@ impl PeerLink<ElectionKey> for SimLink {
     fn may_stop(&self) {
         self.may_stop.send_modify(|count| *count += 1);
     }
+
+    fn withdrawn(&self, _why: Withdrawal) {}
+
+    fn has_succeeded(&self) {}
 }
 
 impl fmt::Debug for SimLink {

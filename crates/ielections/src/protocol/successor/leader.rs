@@ -114,14 +114,25 @@ pub enum SupportStep {
     Arm(Instant),
     /// Move the support's kill deadline later.
     Extend(Instant),
-    /// Remove the support's kill deadline. That of the TTL stands.
-    Disarm,
+    /// Remove the support's kill deadline. That of the TTL stands. `None` if no ping has named the standby.
+    Disarm(Option<Withdrawal>),
     /// Deliver [`LeaseEvent::Due`](crate::protocol::LeaseEvent::Due).
     Renew,
     /// The planned stop may begin. Renew, and deliver events here, until the record is handed back.
     MayStop,
     /// The leadership is lost, and its lease has ended. This is the last step.
     Lost,
+}
+
+/// Why a successor is no longer named, as the storage has confirmed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Withdrawal {
+    /// It asked for this (N7).
+    Asked,
+    /// The leader is to stop.
+    Stop,
+    /// It has acknowledged no ping that was sent in the last P/4.
+    Silent,
 }
 
 impl Support {
@@ -253,15 +264,20 @@ impl Support {
         if version.write < named.bound {
             return named.withdraws.then_some(SupportStep::Renew);
         }
+        let why = match self.stop {
+            _ if named.leaves => Withdrawal::Asked,
+            Stop::None => Withdrawal::Silent,
+            Stop::By(_) | Stop::Allowed => Withdrawal::Stop,
+        };
         self.names_from = now.after(self.wait);
         self.wait = (self.wait * 2).min(self.longest_wait);
-        Some(self.loosen(lease))
+        Some(self.loosen(lease, Some(why)))
     }
 
-    fn loosen(&mut self, lease: &mut Lease) -> SupportStep {
+    fn loosen(&mut self, lease: &mut Lease, why: Option<Withdrawal>) -> SupportStep {
         lease.limit_calls(None);
         self.phase = Phase::Alone;
-        SupportStep::Disarm
+        SupportStep::Disarm(why)
     }
 
     fn next(&mut self, now: Instant, lease: &mut Lease) -> SupportStep {
@@ -313,7 +329,7 @@ impl Support {
             Phase::Tightening { counts_from, .. } => {
                 let until = timing.withdraw_at(*counts_from);
                 if now >= until || self.stop != Stop::None {
-                    return self.loosen(lease);
+                    return self.loosen(lease, None);
                 }
                 SupportStep::Sleep(until)
             }

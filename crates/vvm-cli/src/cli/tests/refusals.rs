@@ -79,6 +79,7 @@ const BAD: &[(&str, (&str, &str))] = &[
     ("http", ("8080", "like 127.0.0.1:8080")),
     ("successor", ("7400", "write an address of this machine and a port")),
     ("support", DURATION),
+    ("successor-advertise", ("10.0.0.7", "like 127.0.0.1:8080")),
     ("log-format", ("xml", "possible values: text, json")),
     ("interval", ("0", "write 100ms or more")),
     ("json", SWITCH),
@@ -273,6 +274,10 @@ fn successor_is_refused_with_the_reason_where_it_can_not_be() {
     let local = run(&["--successor", "10.0.0.7:7400"]);
     refused(&local, &[], &["--successor needs a storage on a server"]);
     refused(&run(&["--support", "5s"]), &[], &["--support has no effect without --successor"]);
+    let advertise = ["--successor-advertise", "10.0.0.7:7400"];
+    refused(&run(&advertise), &[], &["--successor-advertise has no effect without --successor"]);
+    parse(&run(&[&["--storage", SERVER, "--successor", "0.0.0.0:7400"], &advertise[..]].concat()), &[])
+        .unwrap();
     parse(&run(&[]), &[("VVM_SUPPORT", "3s")]).unwrap();
 }
 

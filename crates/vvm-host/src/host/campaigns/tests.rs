@@ -1,12 +1,17 @@
 //! One host through outages, on a storage in memory and a clock that the test moves.
 
 use super::*;
+use crate::successor::SuccessorSettings;
 use crate::{
     history,
     left_behind::OnClaim,
     status::tests::{Scene, host_storage, in_steps, key, record},
 };
-use ielections::{Epoch, Slot, TtlStorage as _, Vacant, Version, testing::env};
+use ielections::{
+    Epoch, Slot, TtlStorage as _, Vacant, Version,
+    successor::{PeerInbox, PeerLink as _, PeerMessage, SupportPeriod},
+    testing::env,
+};
 use parking_lot::Mutex;
 use std::time::Duration;
 use vvm_clock::{Clock as _, Instant};
@@ -23,10 +28,15 @@ const ONE_LOOK: Duration = Duration::from_secs(3);
 
 impl Scene {
     async fn run(test: impl AsyncFnOnce(&Self)) {
-        Self::of("here").run_host(None, test).await;
+        Self::of("here").run_host(None, None, test).await;
     }
 
-    async fn run_host(self, on_claim: Option<OnClaim>, test: impl AsyncFnOnce(&Self)) {
+    async fn run_host(
+        self,
+        on_claim: Option<OnClaim>,
+        successor: Option<Arc<UdpPeerLink>>,
+        test: impl AsyncFnOnce(&Self),
+    ) {
         let scene = self;
         let campaigns = Campaigns {
             settings: HostSettings::new("", "payroll"),
@@ -34,7 +44,7 @@ impl Scene {
             status: Arc::clone(&scene.status),
             stop: CancellationToken::new(),
             condition: Condition::default(),
-            successor: None,
+            successor,
         };
         let storage = Arc::new(host_storage(&scene.faulty, &scene.status).reporting_claims(on_claim));
         let work = || {
@@ -241,5 +251,27 @@ async fn guardian_knows_the_claim_that_won_when_the_work_starts() {
         assert_ne!(second, first);
         assert_eq!(rest.last(), Some(first), "{reports:?}");
     };
-    scene.run_host(Some(on_claim), test).await;
+    scene.run_host(Some(on_claim), None, test).await;
+}
+
+/// The host is killed soon after its guardian, and perhaps before the release. Shows I1 with the cases of succession.
+#[tokio::test]
+async fn planned_stop_withdraws_the_successor_unless_the_guardian_has_died() {
+    for (why, withdraws) in [(WhyStopping::Asked, true), (WhyStopping::GuardianDied, false)] {
+        let scene = Scene::of("here");
+        let settings = SuccessorSettings::new((std::net::Ipv4Addr::LOCALHOST, 0).into());
+        let period = SupportPeriod::new(settings.period, scene.status.candidate.ttl).unwrap();
+        let link = Arc::new(UdpPeerLink::bind(&settings, period, &key(), &env(&scene.clock)).unwrap());
+        let asks = Arc::new(Mutex::new(0));
+        let test = async |scene: &Scene| {
+            scene.becomes("leading").await;
+            let asks = Arc::clone(&asks);
+            link.connect(PeerInbox::new(move |message| {
+                *asks.lock() += usize::from(matches!(message, PeerMessage::Stop));
+            }));
+            scene.status.stops(why.clone());
+        };
+        scene.run_host(None, Some(Arc::clone(&link)), test).await;
+        assert_eq!(*asks.lock(), usize::from(withdraws), "{why}");
+    }
 }
