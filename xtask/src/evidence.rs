@@ -116,6 +116,7 @@ const SMOKES: &[(&str, How, Option<Need>)] = &[
     ("bench --report target/report", Small("bench --quick --report target/report"), None),
     ("bench --only between-machines", Small("bench --quick --only between-machines"), NAMESPACES),
     ("bench --only lost-machines", Small("bench --quick --only lost-machines"), NAMESPACES),
+    ("bench successors", Small("bench successors --rounds=1 --seconds=4 --support=2"), NAMESPACES),
     ("bench --server scylla --documents", Small("bench --quick --server=scylla --documents"), JAVA),
     ("bench --server etcd", Small("bench --quick --server etcd"), GO),
     ("bench --server postgres", Small("bench --quick --server postgres"), JAVA),

@@ -94,7 +94,8 @@ enum Command {
     /// What elections cost, and how long fail-over takes
     ///
     /// `--quick`, `--only NAME`. Or what one storage costs: `--storage URL`, or `--server NAME` on servers that it
-    /// starts and ends. Or a page with plots: `--report DIR`, and any number of `--server NAME`.
+    /// starts and ends. Or a page with plots: `--report DIR`, and any number of `--server NAME`. Or pairs of hosts in trouble:
+    /// `successors`, with names of trials, `--support SECONDS`, `--rounds N` and `--seconds N`.
     Bench(Passed),
     /// What a release has, in target/packages
     ///
@@ -256,7 +257,7 @@ fn main() -> ExitCode {
                 ("etcd,object-store,postgres", "")
             } else if passed.measures("standbys") || passed.measures("ui") {
                 ("postgres", "postgres")
-            } else if passed.names("--server") {
+            } else if passed.names("--server") || passed.measures("successors") {
                 ("postgres", "")
             } else {
                 ("", "")

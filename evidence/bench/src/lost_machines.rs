@@ -23,7 +23,7 @@ const PERIODS: [&str; 2] = ["2s", "5s"];
 pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, Failure> {
     let rounds = if quick { 2 } else { 50 };
     let machines = [Machine::make(0)?, Machine::make(1)?];
-    let lan = Lan::between(&machines)?;
+    let lan = Lan::between(machines.each_ref())?;
     let mut figures = Vec::new();
     // A quick run shows that it works, on one storage.
     let places = [Place::postgres, Place::etcd, Place::objects];
@@ -53,19 +53,19 @@ pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, Failure> {
 }
 
 /// Two machines with a network between them, over which no storage is reached.
-struct Lan<'machines> {
-    machines: &'machines [Machine; 2],
-    addresses: [String; 2],
+pub(crate) struct Lan<'machines> {
+    machines: [&'machines Machine; 2],
+    pub(crate) addresses: [String; 2],
 }
 
 impl<'machines> Lan<'machines> {
-    fn between(machines: &'machines [Machine; 2]) -> Result<Self, Failure> {
+    pub(crate) fn between(machines: [&'machines Machine; 2]) -> Result<Self, Failure> {
         let [one, two] = machines;
         let id = std::process::id() % 256;
         let addresses = [1, 2].map(|host| format!("198.19.{id}.{host}"));
         let (first, second) = (&one.namespace, &two.namespace);
         ip(&format!("-n {first} link add lan type veth peer name lan netns {second}"))?;
-        for (machine, address) in machines.iter().zip(&addresses) {
+        for (machine, address) in machines.into_iter().zip(&addresses) {
             ip(&format!("-n {} addr add {address}/30 dev lan", machine.namespace))?;
             ip(&format!("-n {} link set lan up", machine.namespace))?;
         }
@@ -100,7 +100,7 @@ impl<'machines> Lan<'machines> {
         let mut samples = Vec::new();
         for round in 1..=rounds {
             let mut standby = start(round)?;
-            let leads = &self.machines[(round - 1) % 2];
+            let leads = self.machines[(round - 1) % 2];
             eventually("a successor is named", || leads.has_named().unwrap_or(false));
             let lost_at = SystemClock::read();
             let is_cut = round % 2 == 0;
@@ -122,26 +122,32 @@ impl<'machines> Lan<'machines> {
         leader.signal(Signal::KILL);
         leader.finish();
         // The kernel ends the processes of its namespace after that.
-        let last = &self.machines[rounds % 2];
+        let last = self.machines[rounds % 2];
         eventually("the last machine is gone", || TcpStream::connect(last.http()).is_err());
         Ok(samples)
     }
 }
 
 impl Machine {
-    fn http(&self) -> String {
+    pub(crate) fn http(&self) -> String {
         // The other end of the link from its gateway.
         let (network, host) = self.gateway.rsplit_once('.').unwrap_or_default();
         format!("{network}.{}:7480", host.parse::<u8>().unwrap_or_default() + 1)
     }
 
-    fn has_named(&self) -> Result<bool, Failure> {
+    pub(crate) fn has_named(&self) -> Result<bool, Failure> {
+        Ok(self.metric("vvm_successor_named{")? == 1)
+    }
+
+    /// Returns the sum of a metric's samples, as far as it has any.
+    pub(crate) fn metric(&self, named: &str) -> Result<u64, Failure> {
         let address = self.http();
         let mut stream = TcpStream::connect(&address)?;
         write!(stream, "GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
         let mut text = String::new();
         stream.read_to_string(&mut text)?;
-        Ok(text.lines().any(|line| line.starts_with("vvm_successor_named") && line.ends_with(" 1")))
+        let samples = text.lines().filter(|line| line.starts_with(named));
+        Ok(samples.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum())
     }
 
     fn set_links(&self, state: &str) -> Result<(), Failure> {

@@ -11,6 +11,7 @@ mod setup;
 mod standbys;
 mod step_up;
 mod storage;
+mod successors;
 mod takeovers;
 #[cfg(feature = "postgres")]
 mod ui;
@@ -58,9 +59,15 @@ struct CommandLine {
     part: Option<Part>,
 }
 
-/// Processes that this program starts of itself.
+/// Trials, and processes that this program starts of itself.
 #[derive(Debug, Subcommand)]
 enum Part {
+    /// Pairs of hosts with a successor in trouble, in network namespaces on PostgreSQL, which it starts and ends (needs root
+    /// and iproute2).
+    Successors(successors::Args),
+    /// The worker of a pair.
+    #[command(hide = true)]
+    SuccessorsWork { folder: PathBuf, side: successors::Side },
     /// One round of `held`, in a process of its own.
     #[command(hide = true)]
     HeldRound(held::Round),
@@ -146,6 +153,8 @@ fn main() -> ExitCode {
 
 fn run(line: &CommandLine) -> Result<(), Failure> {
     match &line.part {
+        Some(Part::Successors(args)) => return successors::run(args),
+        Some(Part::SuccessorsWork { folder, side }) => return Ok(successors::work(folder, *side)?),
         Some(Part::HeldRound(round)) => return round.run(),
         Some(Part::StepUpRound(round)) => return round.run(),
         Some(Part::PeersWork { file }) => return Ok(beside_peers::work(file)?),

@@ -4,7 +4,7 @@ use super::{
 };
 use crate::step::Step;
 use ::scylla::{
-    client::{execution_profile::ExecutionProfileHandle, session::Session},
+    client::session::Session,
     errors::PrepareError,
     response::PagingState,
     serialize::row::SerializeRow,
@@ -15,14 +15,12 @@ use ::scylla::{
     },
 };
 use ielections::{Document, DocumentId, DocumentVersion, DocumentWrite, Fence, OnlyIf, Page, Scan};
-use std::{fmt, ops::ControlFlow, sync::Arc};
+use std::{fmt, ops::ControlFlow};
 
-/// The replicas that must agree. Every write to a table uses the same: it is recorded with the table.
+/// The replicas that must agree. Every write to a table uses the same.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Levels {
-    /// A quorum of all data centres: `SERIAL` and `QUORUM`.
+pub(super) enum Levels {
     Global,
-    /// A quorum of this data centre, in which all candidates are: `LOCAL_SERIAL` and `LOCAL_QUORUM`.
     Local(String),
 }
 
@@ -59,7 +57,7 @@ impl fmt::Display for Levels {
 }
 
 pub(super) struct Statements {
-    pub(super) session: Arc<Session>,
+    pub(super) session: Session,
     swap: PreparedStatement,
     release: PreparedStatement,
     read: PreparedStatement,
@@ -79,19 +77,17 @@ pub(super) struct Statements {
 
 impl Statements {
     pub(super) async fn prepare(
-        session: Arc<Session>,
+        session: Session,
         keyspace: &str,
         levels: &Levels,
-        profile: &ExecutionProfileHandle,
     ) -> Result<Self, PrepareError> {
-        let prepare = |text, consistency| prepare(&session, text, consistency, profile);
+        let prepare = |text, consistency| prepare(&session, text, consistency);
         let (commit, read) = (levels.commit(), levels.read());
         let mut scan = prepare(rows::scan(keyspace), read).await?;
         scan.set_page_size(MAX_PAGE.into());
         // A batch in one partition needs no batch log.
         let mut batch = Batch::new(BatchType::Unlogged);
         batch.set_consistency(commit);
-        batch.set_execution_profile_handle(Some(profile.clone()));
         Ok(Self {
             swap: prepare(rows::renewal(keyspace), commit).await?,
             release: prepare(rows::release(keyspace), commit).await?,
@@ -167,10 +163,8 @@ async fn prepare(
     session: &Session,
     text: String,
     consistency: Consistency,
-    profile: &ExecutionProfileHandle,
 ) -> Result<PreparedStatement, PrepareError> {
     let mut statement = session.prepare(text).await?;
-    statement.set_execution_profile_handle(Some(profile.clone()));
     statement.set_consistency(consistency);
     Ok(statement)
 }
