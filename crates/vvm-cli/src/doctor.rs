@@ -2,9 +2,10 @@
 
 mod clocks;
 mod storage;
+mod successor;
 
 use crate::{
-    args::{TargetArgs, parse_ttl},
+    args::{TargetArgs, parse_address, parse_duration, parse_ttl},
     inspection::operate,
 };
 use clap::Args;
@@ -13,6 +14,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::{
     io::{self, Write as _},
+    net::SocketAddr,
     process::ExitCode,
     time::Duration,
 };
@@ -39,6 +41,9 @@ async fn examine(inspector: &StorageInspector, args: &DoctorArgs) -> Result<Vec<
     let (before, enough_at) = (Readings::take(), inspector.clock.now().after(WINDOW));
     let measured = storage::measure(&inspector.storage, &inspector.clock, args).await;
     let (mut findings, newest_epoch) = storage::examine(inspector, args, &measured).await?;
+    if let Some(address) = args.successor {
+        findings.extend(successor::examine(inspector, args, address, &measured.writes).await?);
+    }
     inspector.clock.sleep_until(enough_at).await;
     findings.extend(clocks::clocks(&before, &Readings::take(), newest_epoch));
     Ok(findings)
@@ -81,6 +86,12 @@ pub(crate) struct DoctorArgs {
     /// The TTL to compare the figures with, as in vvm run
     #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = parse_ttl)]
     pub(crate) ttl: Ttl,
+    /// The address of this machine, as in vvm run: tries the way to the leader, and compares --support with the figures
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address)]
+    pub(crate) successor: Option<SocketAddr>,
+    /// With --successor: the support period, as in vvm run
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_duration)]
+    pub(crate) support: Duration,
     /// As JSON: one object
     #[arg(long)]
     pub(crate) json: bool,

@@ -13,10 +13,11 @@ use ielections::{ReadError, Slot, TtlStorage as _};
 use serde::Serialize;
 use std::{
     io::{self, Write as _},
+    net::SocketAddr,
     process::ExitCode,
     time::Duration,
 };
-use vvm_host::operate::{InspectError, Purpose, StorageInspector};
+use vvm_host::operate::{InspectError, Purpose, StorageInspector, named_successor};
 use vvm_storage::{ElectionKey, OperatorRequests, Pause, Stage, StepDown};
 
 const INTERVAL: Duration = Duration::from_millis(250);
@@ -38,6 +39,9 @@ pub(crate) struct SlotRow {
     pub(crate) paused_by: Option<String>,
     pause_reason: Option<String>,
     stepping_down: Option<Stepping>,
+    /// Which standby the leader has named as its successor; only for a name with one slot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    successor: Option<SocketAddr>,
 }
 
 #[derive(Debug, Serialize)]
@@ -56,6 +60,12 @@ pub(crate) fn main(args: &StatusArgs) -> ExitCode {
         let mut lines = look_once(inspector, &keys, &slots, &requests).await?;
         if !args.no_wait {
             wait_for_renewals(inspector, &keys, &requests, &mut lines).await?;
+        }
+        // Another leader may have begun meanwhile.
+        if let ([key], [slot], [line]) = (&keys[..], &slots[..], &mut lines[..])
+            && let Some(entry) = slot.entry().filter(|entry| line.epoch == Some(entry.epoch.get()))
+        {
+            line.successor = named_successor(&inspector.storage, key, entry).await?;
         }
         show(args, &lines, &requests)?;
         let worst = lines.iter().map(SlotRow::exit_status).max().unwrap_or(exit::STATUS_HELD);
@@ -146,6 +156,7 @@ impl SlotRow {
             paused_by: pause.map(|pause| pause.author().to_owned()),
             pause_reason: pause.and_then(Pause::reason).map(str::to_owned),
             stepping_down: requests.step_down.as_ref().filter(is_about).and_then(Stepping::from_request),
+            successor: None,
         }
     }
 
@@ -212,6 +223,9 @@ fn show_requests(lines: &[SlotRow], requests: &OperatorRequests) -> io::Result<(
     for (line, stepping) in lines.iter().filter_map(|line| Some((line, line.stepping_down.as_ref()?))) {
         let to = stepping.to.as_deref().unwrap_or("any other standby");
         writeln!(out, "slot {} is to step down, in favour of {to}: {}", line.slot, stepping.stage)?;
+    }
+    for (line, successor) in lines.iter().filter_map(|line| Some((line, line.successor?))) {
+        writeln!(out, "slot {} has a successor: {successor}", line.slot)?;
     }
     Ok(())
 }

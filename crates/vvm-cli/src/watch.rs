@@ -17,12 +17,13 @@ use std::{
     error::Error,
     io::{self, Write as _},
     mem,
+    net::SocketAddr,
     num::NonZeroU32,
     process::ExitCode,
     time::Duration,
 };
 use vvm_clock::{Instant, SystemWallClock, WallClock as _};
-use vvm_host::operate::{InspectError, Purpose, StorageInspector};
+use vvm_host::operate::{InspectError, Purpose, StorageInspector, named_successor};
 
 pub(crate) fn main(args: &WatchArgs) -> ExitCode {
     operate(args.target.pair(), Purpose::Look, async |inspector| {
@@ -98,6 +99,8 @@ struct SlotList {
     /// Whether a candidate has settled how many there are.
     is_settled: bool,
     paused: Option<(String, Duration)>,
+    /// Of the leader of the only slot.
+    successor: Option<SocketAddr>,
 }
 
 async fn look(inspector: &StorageInspector, settled: &mut Option<NonZeroU32>) -> Result<SlotList, ReadError> {
@@ -105,9 +108,14 @@ async fn look(inspector: &StorageInspector, settled: &mut Option<NonZeroU32>) ->
     if settled.is_none() {
         *settled = storage.slot_count(cluster).await?;
     }
-    let (slots, requests) = storage.scan_with_requests(cluster, &inspector.keys_of(*settled)).await?;
+    let keys = inspector.keys_of(*settled);
+    let (slots, requests) = storage.scan_with_requests(cluster, &keys).await?;
+    let successor = match (&keys[..], &slots[..]) {
+        ([key], [Slot::Held { entry, .. }]) => named_successor(storage, key, entry).await?,
+        _ => None,
+    };
     let paused = requests.pause.map(|pause| (pause.by().to_owned(), pause.since_unix_epoch()));
-    Ok(SlotList { slots, is_settled: settled.is_some(), paused })
+    Ok(SlotList { slots, is_settled: settled.is_some(), paused, successor })
 }
 
 #[derive(Debug)]
@@ -161,6 +169,7 @@ struct Slots {
     answered: bool,
     fails: bool,
     paused: Option<(String, Duration)>,
+    successor: Option<SocketAddr>,
 }
 
 #[derive(Debug)]
@@ -222,6 +231,19 @@ impl Slots {
             };
             changes.extend(change.map(|change| WatchEvent { slot: Some(number), ..change }));
         }
+        let before = mem::replace(&mut self.successor, found.successor);
+        let change = match (before, found.successor) {
+            (before, Some(named)) if before != Some(named) => {
+                let (address, says) = (named.to_string(), format!("successor named: {named}"));
+                Some(WatchEvent::new(says, json!({"event": "successor_named", "address": address})))
+            }
+            (Some(before), None) => {
+                let (address, says) = (before.to_string(), format!("no successor any more, after {before}"));
+                Some(WatchEvent::new(says, json!({"event": "successor_withdrawn", "address": address})))
+            }
+            _ => None,
+        };
+        changes.extend(change.map(|change| WatchEvent { slot: Some(1), ..change }));
         Ok(changes)
     }
 }
@@ -323,7 +345,7 @@ mod tests {
     }
 
     fn found(slot: Slot) -> SlotList {
-        SlotList { slots: vec![slot], is_settled: true, paused: None }
+        SlotList { slots: vec![slot], is_settled: true, paused: None, successor: None }
     }
 
     fn seen(slots: &mut Slots, second: u64, found: Result<SlotList, ReadError>) -> Vec<WatchEvent> {
@@ -459,5 +481,22 @@ mod tests {
             "says": "leads: a\\n\\\", epoch 4, TTL 20s",
         });
         assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn successor_is_shown_when_it_is_named_replaced_or_withdrawn() {
+        let mut slots = Slots::default();
+        let named = |port: u16| Some(SocketAddr::from(([10, 0, 0, 8], port)));
+        let looks = [None, named(7400), named(7400), named(7401), None, None];
+        let changes = (1..).zip(looks).flat_map(|(second, successor)| {
+            seen(&mut slots, second, Ok(SlotList { successor, ..found(record("a", 3, second)) }))
+        });
+        let says = changes.map(|change| change.says).collect::<Vec<_>>();
+        let expected = [
+            "successor named: 10.0.0.8:7400",
+            "successor named: 10.0.0.8:7401",
+            "no successor any more, after 10.0.0.8:7401",
+        ];
+        assert_eq!(says[1..], expected, "{says:?}");
     }
 }

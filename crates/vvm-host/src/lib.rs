@@ -170,6 +170,7 @@ pub mod operate {
         local_wakeups::WakeSender,
         stop::{At, StopRequest, StopRequests},
         storage_inspector::{InspectError, Purpose, ResourceLimit, StorageInspector, way_out},
+        successor::{ProbeOutcome, named_successor, probe_leader},
         timeline::{Axis, Bar, BarKind, Mark, MarkKind, Timeline},
     };
 }

@@ -6,8 +6,11 @@
 mod datagram;
 mod document;
 mod link;
+mod probe;
 
+pub use document::named_successor;
 pub(crate) use link::UdpPeerLink;
+pub use probe::{ProbeOutcome, probe_leader};
 
 use ielections::{
     Ttl,

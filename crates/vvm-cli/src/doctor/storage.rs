@@ -14,7 +14,7 @@ use vvm_host::operate::StorageInspector;
 use vvm_storage::{ClusterName, Description, ElectionKey, ElectionsTtlStorage, SlotNumber};
 
 /// How many slow writes should fit into one attempt of a renewal: room for a busy minute.
-const ROOM: u32 = 4;
+pub(super) const ROOM: u32 = 4;
 
 /// Files that guardian, host, storage and HTTP open together.
 const FILES: u64 = 64;
@@ -193,7 +193,7 @@ impl Trips {
         self.took.get(rank - 1).copied().unwrap_or_default()
     }
 
-    fn from_samples(mut took: Vec<Duration>, failure: Option<String>) -> Self {
+    pub(super) fn from_samples(mut took: Vec<Duration>, failure: Option<String>) -> Self {
         took.sort_unstable();
         Self { took, failure }
     }

@@ -31,6 +31,10 @@ fn pair(trial: &Trial) -> (Running, Running) {
     (leader, standby)
 }
 
+fn b_has_written(trial: &Trial) {
+    eventually("a time of b", || fs::metadata(stamps(trial, "b")).is_ok_and(|file| file.len() > 0));
+}
+
 fn assert_no_overlap(trial: &Trial) {
     let [last, first] = ["a", "b"].map(|holder| {
         let text = fs::read_to_string(stamps(trial, holder)).unwrap();
@@ -48,8 +52,14 @@ fn leader_stays_when_its_successor_stops_or_dies_and_names_the_next_one() {
     }
     let trial = VVM.trial();
     let (mut leader, standby) = pair(&trial);
+    let has_successor = || trial.slots()[0]["successor"].as_str().is_some();
+    eventually("the status shows it", has_successor);
+    let (_, shown, _) = trial.status(&[]);
+    assert!(shown.contains("slot 1 has a successor: 127.0.0.1:"), "{shown}");
+    // It may not have heard that it is named.
     standby.stop();
-    leader.stderr.wait_for("withdrawn: it stops");
+    leader.stderr.wait_for("withdrawn: ");
+    eventually("the status shows none", || !has_successor());
     let next = candidate(&trial, "b").waiting();
     leader.stderr.wait_for("successor named");
     next.crash();
@@ -60,6 +70,21 @@ fn leader_stays_when_its_successor_stops_or_dies_and_names_the_next_one() {
     leader.stderr.wait_for("successor named");
     let ended = leader.stop();
     assert!(!ended.says("lost"), "{:#?}", ended.stderr);
+}
+
+#[test]
+fn doctor_tries_the_way_to_the_leader() {
+    if !Trial::is_on_a_server() {
+        return println!("not tested: a successor needs a storage on a server");
+    }
+    let trial = VVM.trial();
+    let mut leader = candidate(&trial, "a").start();
+    leader.stdout.wait_for("works");
+    let says = |word: &str| trial.about("doctor", &["--successor", "127.0.0.1:0"]).1.contains(word);
+    eventually("the leader answers", || says("the leader at 127.0.0.1:"));
+    assert!(says("ide enough: a slow write"));
+    let ended = leader.stop();
+    assert!(!ended.says("successor named"), "{:#?}", ended.stderr);
 }
 
 #[test]
@@ -74,6 +99,7 @@ fn leader_with_a_killed_guardian_releases_and_withdraws_nothing() {
     let ended = leader.finish();
     ended.assert_says("the guardian died");
     assert!(!ended.says("withdrawn"), "{:#?}", ended.stderr);
+    b_has_written(&trial);
     standby.stop();
     assert_no_overlap(&trial);
 }
@@ -95,7 +121,7 @@ mod timed {
             eventually("the history", || {
                 trial.must("history", &[]).contains("taken over by the successor b, 5.")
             });
-            eventually("a time of b", || fs::metadata(stamps(trial, "b")).is_ok_and(|file| file.len() > 0));
+            b_has_written(trial);
             // A stopped guardian has no timer of its own.
             leader.signal(Signal::KILL);
             leader.finish();

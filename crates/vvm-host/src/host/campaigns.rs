@@ -321,7 +321,7 @@ impl Service<ElectionKey> for Preface {
         Ok(Box::pin(async move {
             let publishing = async {
                 if let (Some(link), Some(documents)) = (&successor, cx.standing.documents()) {
-                    link.publish(&cx.standing, &documents).await;
+                    match link.keep_published(&cx.standing, &documents).await {}
                 }
             };
             // The other services do not wait for these writes.

@@ -2,9 +2,12 @@
 //! needs no right but to read.
 
 use super::datagram::{PublicKeyBytes, Record};
-use ielections::{Document, DocumentId, DocumentWrite, OnlyIf};
+use ielections::{
+    Document, DocumentId, DocumentStorage as _, DocumentWrite, Entry, OnlyIf, ReadError, TtlStorage as _,
+};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
+use vvm_storage::{ElectionKey, ElectionsTtlStorage};
 
 /// It lacks the byte that ends a collection's name, as the id of the history, so no instance has the same id.
 const ID: &[u8] = b"vvm-successor";
@@ -22,6 +25,9 @@ pub(super) struct LeaderAddress {
     epoch: u64,
     /// X25519, 64 hexadecimal digits.
     public_key: String,
+    /// The successor that the leader has named last and not withdrawn, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) successor: Option<SocketAddr>,
 }
 
 pub(super) fn id() -> Option<DocumentId> {
@@ -29,7 +35,12 @@ pub(super) fn id() -> Option<DocumentId> {
 }
 
 impl LeaderAddress {
-    pub(super) fn new(address: SocketAddr, (incarnation, epoch): Record, public: &PublicKeyBytes) -> Self {
+    pub(super) fn new(
+        address: SocketAddr,
+        (incarnation, epoch): Record,
+        public: &PublicKeyBytes,
+        successor: Option<SocketAddr>,
+    ) -> Self {
         let public_key = public.iter().map(|byte| format!("{byte:02x}")).collect();
         Self {
             version: VERSION,
@@ -37,6 +48,7 @@ impl LeaderAddress {
             incarnation: incarnation.to_string(),
             epoch: epoch.get(),
             public_key,
+            successor,
         }
     }
 
@@ -66,6 +78,24 @@ impl LeaderAddress {
     }
 }
 
+/// Returns the address of the successor that the leader of the record `entry` has named, as it wrote last.
+///
+/// # Errors
+/// If the storage fails.
+///
+/// # Cancel safety
+/// May be dropped at will.
+pub async fn named_successor(
+    storage: &ElectionsTtlStorage,
+    key: &ElectionKey,
+    entry: &Entry,
+) -> Result<Option<SocketAddr>, ReadError> {
+    let (Some(_), Some(id)) = (storage.documents(), id()) else { return Ok(None) };
+    let document = storage.document(key, &id).await?;
+    let record = (entry.incarnation(), entry.epoch);
+    Ok(document.and_then(|document| LeaderAddress::read(&document, record)).and_then(|read| read.successor))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -74,7 +104,7 @@ mod tests {
     #[test]
     fn document_is_for_its_own_leadership_and_version_alone() {
         let record = (Incarnation::from_bytes([0xab; 16]), Epoch::new(7).unwrap());
-        let written = LeaderAddress::new("127.0.0.1:7400".parse().unwrap(), record, &[0x0f; 32]);
+        let written = LeaderAddress::new("127.0.0.1:7400".parse().unwrap(), record, &[0x0f; 32], None);
         let read = |written: &LeaderAddress, record| {
             let Some(DocumentWrite::Put { id, body, .. }) = written.put() else { panic!() };
             let version = ielections::DocumentVersion::from_stored(1);
@@ -85,6 +115,8 @@ mod tests {
         let others = [(record.0, Epoch::new(8).unwrap()), (Incarnation::from_bytes([0xac; 16]), record.1)];
         assert_eq!(others.map(|other| read(&written, other)), [None, None]);
         assert_eq!(read(&LeaderAddress { version: 2, ..written.clone() }, record), None);
+        let named = LeaderAddress { successor: Some("10.0.0.8:7400".parse().unwrap()), ..written.clone() };
+        assert_eq!(read(&named, record).as_ref(), Some(&named));
         for key in ["", "0f", &"+f".repeat(32), &"é".repeat(32), &"0f".repeat(33)] {
             let other = LeaderAddress { public_key: key.into(), ..written.clone() };
             assert_eq!(other.public_key(), None, "{key}");

@@ -68,6 +68,8 @@ pub(crate) struct UdpPeerLink {
     seeks: Notify,
     tightens: Notify,
     may_stop: watch::Sender<bool>,
+    /// The successor, as the document shows it.
+    named: watch::Sender<Option<SocketAddr>>,
     fates: [AtomicU64; DatagramFate::ALL.len()],
 }
 
@@ -221,6 +223,7 @@ impl UdpPeerLink {
             seeks: Notify::new(),
             tightens: Notify::new(),
             may_stop: watch::Sender::new(false),
+            named: watch::Sender::new(None),
             fates: Default::default(),
         })
     }
@@ -240,6 +243,7 @@ impl UdpPeerLink {
         let mut state = self.state.lock();
         state.sought = None;
         state.own = Some(OwnLeadership { record, ttl, pinged: None, offered, keys });
+        self.named.send_replace(None);
         let silent = state.succeeded_after.take()?;
         let (event, name, epoch) = ("succeeded", &self.name, record.1.get());
         let silent_ms = silent.as_millis() as u64;
@@ -251,12 +255,25 @@ impl UdpPeerLink {
         Some(silent)
     }
 
+    /// [`publish`](Self::publish)es now, and again whenever another standby is named, or none any more.
+    pub(crate) async fn keep_published(&self, standing: &Standing, documents: &Documents) -> Infallible {
+        let mut named = self.named.subscribe();
+        loop {
+            named.mark_unchanged();
+            self.publish(standing, documents).await;
+            if named.changed().await.is_err() {
+                // The sender lives as long as `self`.
+                return pending().await;
+            }
+        }
+    }
+
     /// Writes the document of the leadership of `standing`, again until it succeeds or can't any more.
-    pub(crate) async fn publish(&self, standing: &Standing, documents: &Documents) {
+    async fn publish(&self, standing: &Standing, documents: &Documents) {
         let record = (standing.incarnation(), standing.epoch());
-        let address = LeaderAddress::new(self.address, record, &self.key.public);
+        let address = || LeaderAddress::new(self.address, record, &self.key.public, *self.named.borrow());
         while standing.loss().is_none()
-            && let Some(write) = address.put()
+            && let Some(write) = address().put()
             && let Err(refusal) = documents.write(vec![write]).await
         {
             tracing::debug!(%refusal, "the address for successors can't be written");
@@ -606,6 +623,7 @@ impl PeerLink<ElectionKey> for UdpPeerLink {
                             target: "vvm", event, %name, slot = 1, epoch = record.1.get(), %address,
                             "{name} slot 1: successor named: {address}"
                         );
+                        self.named.send_replace(Some(address));
                     }
                     let first = standby.named.map_or(now, |(first, _)| first);
                     standby.named = ping.below.map(|_| (first, now));
@@ -630,6 +648,10 @@ impl PeerLink<ElectionKey> for UdpPeerLink {
         let Some(own) = &mut state.own else { return };
         let Some(standby) = own.pinged.as_mut().filter(|standby| standby.named.is_some()) else { return };
         standby.named = None;
+        // At a stop, the release follows at once, and waits for no write.
+        if why != Withdrawal::Stop {
+            self.named.send_replace(None);
+        }
         let (event, name, address) = ("successor_withdrawn", &self.name, standby.address);
         let (why, says) = match why {
             Withdrawal::Asked => ("asked", "it stops"),

@@ -1,5 +1,8 @@
 use super::*;
-use crate::status::tests::key;
+use crate::{
+    status::tests::key,
+    successor::{ProbeOutcome, probe_leader},
+};
 use ielections::{
     Candidacy, Elections, Holder, Leadership, Terms, TtlStorage as _, Version,
     successor::{Pairing, Ping},
@@ -335,4 +338,60 @@ async fn address_that_no_other_machine_reaches_is_refused() {
     let taken = SuccessorSettings::new((Ipv4Addr::LOCALHOST, port).into());
     let refusal = bind(&taken, &clock).unwrap_err();
     assert!(refusal.to_string().contains(&format!("127.0.0.1:{port}")), "{refusal}");
+}
+
+/// For `vvm status` and `vvm watch`.
+#[tokio::test]
+async fn document_shows_the_successor_while_it_is_named() {
+    let scene = Scene::new();
+    let (mut leader, standby, pairing, leadership) = scene.pair().await;
+    let (link, standing) = (Arc::clone(&leader.link), leadership.standing().clone());
+    let documents = standing.documents().unwrap();
+    let entry = scene.entry().await;
+    let shown = async |expected| {
+        while document::named_successor(&scene.storage, &key(), &entry).await.unwrap() != expected {
+            yield_now().await;
+        }
+    };
+    let story = async {
+        standby.link.send(offer(pairing));
+        assert_eq!(leader.received().await, offer(pairing));
+        assert_eq!(document::named_successor(&scene.storage, &key(), &entry).await.unwrap(), None);
+        leader.link.send(ping(pairing, 1));
+        shown(Some(standby.link.address)).await;
+        leader.link.withdrawn(Withdrawal::Silent);
+        shown(None).await;
+        // Nothing is named any more.
+        leader.link.withdrawn(Withdrawal::Silent);
+        assert_eq!(leader.link.successor(), None);
+    };
+    tokio::select! {
+        never = link.keep_published(&standing, &documents) => match never {},
+        () = story => {}
+    }
+}
+
+#[tokio::test]
+async fn leader_answers_a_probe_and_one_with_a_successor_is_left_alone() {
+    let scene = Scene::new();
+    let (mut leader, _standby, _, leadership) = scene.pair().await;
+    let entry = scene.entry().await;
+    let probe = async || {
+        let socket = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        probe_leader(&scene.storage, (&key(), &entry), socket, &scene.clock).await.unwrap()
+    };
+    let answering = async {
+        let Datagram::ToLeader(FromStandby::Offer(pairing)) = leader.received().await else { panic!() };
+        scene.clock.advance(Duration::from_millis(3));
+        let test = Ping { pairing, number: 1, period: period(), below: None };
+        leader.link.send(Datagram::ToStandby(test));
+        pairing
+    };
+    let (outcome, pairing) = tokio::join!(probe(), answering);
+    assert_eq!(outcome, ProbeOutcome::Answered(leader.link.address, Duration::from_millis(3)));
+    let (documents, standing) = (leadership.standing().documents().unwrap(), leadership.standing());
+    leader.link.send(ping(pairing, 2));
+    leader.link.publish(standing, &documents).await;
+    assert!(matches!(probe().await, ProbeOutcome::HasSuccessor(_)));
+    leader.nothing_more();
 }
