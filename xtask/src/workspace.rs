@@ -131,12 +131,13 @@ pub(crate) fn succeeds(command: &str, cargo: &mut Command) -> bool {
     status.is_ok_and(|status| status.success())
 }
 
-/// Packages the crates below `crates/`, and builds each from its package. Returns whether that succeeded.
+/// Does what publishing would: packages the crates below `crates/`, builds each from its package, and finds their order.
+/// Uploads nothing. Returns whether that succeeded.
 pub(crate) fn package() -> bool {
     let Some(workspace) = Workspace::read_for("package") else { return false };
     let published = workspace.packages.iter().filter(|package| package.folder().starts_with("crates"));
     let mut package = cargo();
-    package.args(["package", "--locked"]).current_dir(&workspace.root);
+    package.args(["publish", "--dry-run", "--locked"]).current_dir(&workspace.root);
     published.for_each(|one| {
         package.args(["--package", &one.name]);
     });

@@ -23,6 +23,7 @@
 //!
 //! `std::time::Instant` stops during suspend on Linux (rust-lang/rust#87906). A leader that measures a lease with it
 //! would still trust a lease that expired during a suspend. Clocks for tests are in the crate `testing-time`.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 #![allow(
     clippy::disallowed_methods,

@@ -10,6 +10,7 @@
 //!
 //! If one of the first three dies, the others kill and reap what the command has started. The crate prints nothing: it
 //! returns typed errors and reports [`SupervisionEvent`]s. [`stage::enter`] must be the first call in `main`.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 #[cfg(not(target_os = "linux"))]
@@ -90,3 +91,7 @@ pub mod stage {
         Ok(Some(status))
     }
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

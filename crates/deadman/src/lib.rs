@@ -26,6 +26,7 @@
 //!
 //! The caller chooses the deadlines: `ielections` derives them from the TTL. All `unsafe` code of the
 //! workspace is in this crate's module `system`.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 
 #[cfg(not(target_os = "linux"))]

@@ -41,6 +41,7 @@
 //!
 //! The crate contains no driver of a database, and without the feature `tokio-rt` no runtime.
 //! `docs/contributing/architecture.md` defines the terms.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 mod bounded;

@@ -80,6 +80,7 @@
 //! - [`StateCell`]: the only writer of an instance's document.
 //! - [`RegistryBuilder`], [`Registry`]: the services of a process. [`Registry::lead`] runs them.
 //! - [`ServiceHandle`], [`Handle`]: a program's access to services and instances.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 mod document;

@@ -18,6 +18,7 @@
 //! - [`MockWallClock`]: a date that the test sets.
 //!
 //! Nothing here reads the machine's time or starts a thread, so equal inputs give equal runs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 use std::{

@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 use vvm_clock::Instant;
 use vvm_deadman::Deadman;
 use vvm_orch::AcquireTimeout;
-use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber};
+use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber, SysVvmStorage};
 
 /// Runs services of this program only while it leads. The [first page](crate) has an example.
 pub struct Host {
@@ -74,6 +74,36 @@ impl Host {
         let mut host = Self::with_env(settings, env, Signals::Caught)?;
         let opened = opening::open_once(&host.campaigns.settings, &host.campaigns.env.clock).await?;
         host.storage = Some(opened);
+        Ok(host)
+    }
+
+    /// [`open`](Self::open) on a storage that the program has opened itself, with its own client for example.
+    /// [`HostSettings::storage`] is not opened. The host closes `storage` when it ends.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime with time and I/O.
+    ///
+    /// # Cancel safety
+    /// May be dropped at will.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn open() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::{path::Path, sync::Arc};
+    /// use vvm_host::{Host, HostSettings, storage::sqlite::{OpenOptions, SqliteStorage}};
+    ///
+    /// let file = Path::new("/var/lib/payroll/leader.db");
+    /// let storage = Arc::new(SqliteStorage::open(file, OpenOptions::default()).await?);
+    /// let host = Host::open_on(HostSettings::new("opened by this program", "payroll"), storage).await?;
+    /// # drop(host);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn open_on(settings: HostSettings, storage: Arc<dyn SysVvmStorage>) -> Result<Self, HostError> {
+        let env = Env::with_deadman(Deadman::system()?, Handle::current())?;
+        let mut host = Self::with_env(settings, env, Signals::Caught)?;
+        let checked = opening::check(storage, &host.campaigns.settings, &host.campaigns.env.clock).await?;
+        host.storage = Some(checked);
         Ok(host)
     }
 
@@ -129,7 +159,7 @@ impl Host {
     pub fn on_storage(
         settings: HostSettings,
         env: Env,
-        storage: Arc<dyn vvm_storage::SysVvmStorage>,
+        storage: Arc<dyn SysVvmStorage>,
     ) -> Result<Self, HostError> {
         let settings = HostSettings { http: None, local_dir: crate::LocalDir::None, ..settings };
         let mut host = Self::with_env(settings, env, Signals::Ignored)?;

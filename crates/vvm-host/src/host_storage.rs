@@ -214,6 +214,7 @@ impl HostStorage {
 
 /// The contract of [`TtlStorage`] holds: each verb calls the same verb of the storage once, or refuses with
 /// `NotApplied` without a call. The host only refuses, so it never makes a claim earlier than the protocol does (I5).
+#[deny(clippy::missing_trait_methods)]
 #[async_trait]
 impl TtlStorage<ElectionKey> for HostStorage {
     fn limits(&self) -> Limits {

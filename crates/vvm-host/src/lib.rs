@@ -85,7 +85,9 @@
 //! - [`operate`]: what operator commands need: to look into a storage, to wake candidates, to read the history.
 //! - [`once`]: work that is done once per period, as by `vvm once`.
 //! - [`exit_status`]: the statuses of a process that ends with its host.
+//! - [`storage`]: storages that a program opens itself, with its own client, for [`Host::open_on`].
 //! - [`clock`], [`documents`], [`primary_only`]: time, fenced documents, and work that survives fail-over.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 pub mod exit_status;
@@ -125,6 +127,7 @@ pub use tokio_util::sync::CancellationToken;
 pub use vvm_clock as clock;
 pub use vvm_deadman::{ArmError, Deadman};
 pub use vvm_orch::{AcquireTimeout, BoxError, Failure, Problem, Service, ServiceContext, Work, service_fn};
+pub use vvm_storage as storage;
 pub use vvm_storage::{ElectionKey, OpenError, SettleError};
 
 /// For tests of programs on a host: mock time, and storages. No time passes: [`in_mock_time`](testing::in_mock_time)

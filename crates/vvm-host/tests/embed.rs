@@ -11,11 +11,15 @@ use std::{
     os::unix::process::ExitStatusExt as _,
     path::Path,
     process::{Command, Stdio},
+    sync::Arc,
     time::Duration,
 };
 use tempfile::TempDir;
 use tokio::sync::{mpsc, watch};
-use vvm_host::{Host, HostError, HostOutcome, HostSettings, LocalDir, NotReady};
+use vvm_host::{
+    Host, HostError, HostOutcome, HostSettings, LocalDir, NotReady,
+    storage::sqlite::{OpenOptions, SqliteStorage},
+};
 use vvm_orch::{AcquireTimeout, BoxError, Problem, Service, ServiceContext, Work, service_fn};
 
 fn settings(folder: &Path) -> HostSettings {
@@ -164,7 +168,11 @@ async fn open_refuses_bad_urls_missing_folders_and_another_slot_count() {
     drop(Host::open(settings(folder.path())).await.unwrap());
     let mut two_slots = settings(folder.path());
     two_slots.slots = two_slots.slots.saturating_add(1);
-    let conflict = Host::open(two_slots).await.unwrap_err();
+    // Opened by the program itself, it is checked all the same.
+    let file = folder.path().join("leader.db");
+    let options = OpenOptions { allow_overlay: true, ..OpenOptions::default() };
+    let own = Arc::new(SqliteStorage::open(&file, options).await.unwrap());
+    let conflict = Host::open_on(two_slots, own).await.unwrap_err();
     assert!(matches!(conflict, HostError::Slots(_)), "{conflict}");
     assert_eq!(conflict.exit_status(), 78);
 }

@@ -37,6 +37,7 @@
 //!
 //! The clock, the spawner and the elections are arguments, so that a simulation can replace them. Elections
 //! are in the crate `ielections`. The crate `vvm-host` adds storages, settings and HTTP.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 mod launcher;

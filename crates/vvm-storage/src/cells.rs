@@ -29,6 +29,7 @@ use placeholder::{DeletedCell, Placeholders};
 use std::{
     collections::HashMap,
     sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 /// Elections and documents on a [`CellStorage`].
@@ -268,6 +269,7 @@ fn unreadable(damaged: DecodeError) -> ReadError {
     ReadError::Fatal(damaged.into())
 }
 
+#[deny(clippy::missing_trait_methods)]
 #[async_trait]
 impl<C: CellStorage> SysVvmStorage for Cells<C> {
     fn limits(&self) -> Limits {
@@ -362,6 +364,11 @@ impl<C: CellStorage> SysVvmStorage for Cells<C> {
 
     async fn describe(&self) -> Result<Description, ReadError> {
         self.storage.describe().await
+    }
+
+    /// A cell has no time of the server.
+    async fn shown_ages(&self, at: &[Partition]) -> Result<Vec<Option<Duration>>, ReadError> {
+        Ok(vec![None; at.len()])
     }
 
     async fn close(&self) {

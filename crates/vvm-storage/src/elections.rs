@@ -103,6 +103,7 @@ impl ElectionsTtlStorage {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 #[async_trait]
 impl TtlStorage<ElectionKey> for ElectionsTtlStorage {
     fn limits(&self) -> Limits {
@@ -167,6 +168,11 @@ impl TtlStorage<ElectionKey> for ElectionsTtlStorage {
         self.peek_some(&partitions, seen).await
     }
 
+    /// A host that passes hints on says so itself.
+    fn hints_of_releases(&self) -> bool {
+        false
+    }
+
     fn documents(&self) -> Option<&dyn DocumentStorage<ElectionKey>> {
         self.sysvvm.document_limits().map(|_| self as _)
     }
@@ -196,6 +202,7 @@ impl ElectionsTtlStorage {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 #[async_trait]
 impl DocumentStorage<ElectionKey> for ElectionsTtlStorage {
     fn document_limits(&self) -> DocumentLimits {

@@ -11,6 +11,7 @@
 //! - `testing` (feature): storages for tests, in front of others.
 //!
 //! The crate compiles with any one driver alone, or with none.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "cells")]

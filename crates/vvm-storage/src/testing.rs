@@ -29,7 +29,7 @@ use crate::{
     drivers::mem::MemDatabase,
     key::{ClusterName, ElectionKey, Partition, SlotNumber},
     step::{Columns, CurrentState, RecordColumns, Step, StepOutcome},
-    sysvvm::{Description, ListedSetting, MOST_LISTED, OpenedStorage, SysVvmStorage},
+    sysvvm::{Description, ListedSetting, MOST_LISTED, OpenedStorage, SysVvmHints, SysVvmStorage},
 };
 use async_trait::async_trait;
 use ielections::{
@@ -96,6 +96,7 @@ pub trait Layer: Debug + Send + Sync + 'static {
 #[derive(Debug)]
 struct Layered<L>(Arc<L>);
 
+#[deny(clippy::missing_trait_methods)]
 #[async_trait]
 impl<L: Layer> SysVvmStorage for Layered<L> {
     fn limits(&self) -> Limits {
@@ -139,6 +140,11 @@ impl<L: Layer> SysVvmStorage for Layered<L> {
 
     async fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, ReadError> {
         self.0.beneath().scan_documents(at, scan).await
+    }
+
+    /// They would pass the layer by.
+    fn hints(&self) -> Option<&dyn SysVvmHints> {
+        None
     }
 
     fn opened(&self) -> Option<OpenedStorage> {

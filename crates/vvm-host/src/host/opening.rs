@@ -10,7 +10,7 @@ use ielections::{AcquireError, Entry, Holder, Slot, Timing, Ttl, TtlStorage as _
 use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 use vvm_clock::{Clock, Instant};
 use vvm_orch::AcquireTimeout;
-use vvm_storage::{ElectionKey, ElectionsTtlStorage, OpenedStorage, SettleError, SlotNumber};
+use vvm_storage::{ElectionKey, ElectionsTtlStorage, OpenedStorage, SettleError, SlotNumber, SysVvmStorage};
 
 /// The pause between two attempts to open a storage that is busy or full. A campaign polls as often.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -20,7 +20,15 @@ pub(super) async fn open_once(
     clock: &Arc<dyn Clock>,
 ) -> Result<Arc<ElectionsTtlStorage>, HostError> {
     let opened = vvm_storage::open(&settings.storage, Arc::clone(clock)).await;
-    let storage = Arc::new(ElectionsTtlStorage::new(opened.map_err(HostError::Storage)?));
+    check(opened.map_err(HostError::Storage)?, settings, clock).await
+}
+
+pub(super) async fn check(
+    opened: Arc<dyn SysVvmStorage>,
+    settings: &HostSettings,
+    clock: &Arc<dyn Clock>,
+) -> Result<Arc<ElectionsTtlStorage>, HostError> {
+    let storage = Arc::new(ElectionsTtlStorage::new(opened));
     let (ttl, least) = (settings.ttl.get(), storage.limits().min_ttl);
     if ttl < least {
         return Err(HostError::TtlTooShort(AcquireError::TtlTooShort { ttl, least }));

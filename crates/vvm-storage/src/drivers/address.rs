@@ -35,6 +35,14 @@ const SHORTEST: Duration = Duration::from_millis(100);
 /// With a longer limit, a program would seem to hang.
 const LONGEST: Duration = Duration::from_secs(60);
 
+/// Of an embedder's options.
+pub(crate) fn checked_request_timeout(timeout: Duration) -> Result<Duration, OpenError> {
+    let is_valid = (SHORTEST..=LONGEST).contains(&timeout);
+    is_valid.then_some(timeout).ok_or_else(|| {
+        OpenError::misuse(format!("request_timeout is {timeout:?}: set it to 100 ms or more, up to 60 s"))
+    })
+}
+
 pub(crate) fn request_timeout(value: &str) -> Result<Duration, String> {
     duration(value).filter(|duration| (SHORTEST..=LONGEST).contains(duration)).ok_or_else(|| {
         format!("`{value}` is not a valid request timeout: write request_timeout=5s, from 100ms to 60s")
@@ -64,8 +72,9 @@ impl fmt::Display for Host {
 }
 
 impl Host {
+    /// A path is a Unix socket.
     pub(super) fn is_loopback(&self) -> bool {
-        is_loopback(&self.name)
+        self.name.starts_with('/') || is_loopback(&self.name)
     }
 }
 
@@ -158,8 +167,11 @@ pub(super) fn max_ttl(value: &str) -> Result<Ttl, String> {
     ttl.ok_or_else(|| format!("`{value}` is no TTL: write max_ttl=60s, up to 24 h"))
 }
 
+/// Of one handle.
+pub(super) const MOST_CONNECTIONS: u16 = 1_000;
+
 pub(super) fn connections(value: &str) -> Result<u16, String> {
-    let number = value.parse().ok().filter(|number| (1..=1_000).contains(number));
+    let number = value.parse().ok().filter(|number| (1..=MOST_CONNECTIONS).contains(number));
     let wrong = || format!("`{value}` is no number of connections: write connections=8, up to 1000");
     number.ok_or_else(wrong)
 }

@@ -54,7 +54,9 @@ use crate::{
     sysvvm::{Description, OpenedStorage, Provenance, SysVvmStorage},
 };
 use address::Address;
+pub use address::OpenOptions;
 use async_trait::async_trait;
+use aws_sdk_dynamodb::Client;
 use errors::{DecodeError, DriverError};
 use ielections::{
     Document, DocumentId, DocumentLimits, FenceState, Limits, Page, ReadError, Scan, Slot, WriteError,
@@ -85,6 +87,36 @@ impl DynamoDbStorage {
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let address = Address::parse(url)?;
         Ok(Self::on(open::open(&address).await?, address.to_string()))
+    }
+
+    /// Opens `table` with a copy of the caller's own client, and checks it as [`open`](Self::open) does.
+    ///
+    /// The copy has the client's credentials, endpoint, region and HTTP client. It replaces retries by none, because the
+    /// second copy of an applied update would be refused, and time limits by those of `options`. Credentials are loaded
+    /// within a request: a provider that is slower than the request timeout needs a cache of its own.
+    /// [`init_storage`](crate::init_storage) creates the table, by a URL.
+    ///
+    /// # Errors
+    /// See [`OpenError`]. A client without a region is a misuse.
+    ///
+    /// # Cancel safety
+    /// As [`open`](Self::open).
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn open() -> Result<(), vvm_storage::OpenError> {
+    /// use vvm_storage::dynamodb::{DynamoDbStorage, OpenOptions};
+    ///
+    /// let shared = aws_config::load_defaults(aws_config::BehaviorVersion::latest()).await;
+    /// let client = aws_sdk_dynamodb::Client::new(&shared);
+    /// let storage = DynamoDbStorage::open_with(&client, "elections", OpenOptions::default()).await?;
+    /// # drop(storage);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn open_with(client: &Client, table: &str, options: OpenOptions) -> Result<Self, OpenError> {
+        let address = Address::of_client(client, table, options)?;
+        Ok(Self::on(open::open_client(client, &address).await?, address.to_string()))
     }
 
     fn on(requests: Requests, location: String) -> Self {

@@ -36,6 +36,7 @@ mod race;
 mod requests;
 
 use address::Address;
+pub use address::{ObjectStoreBuilder, OpenOptions};
 use errors::{DriverError, Response};
 use requests::Requests;
 
@@ -91,6 +92,46 @@ impl ObjectCells {
     pub async fn open_to_look(url: &str) -> Result<Self, OpenError> {
         let (address, requests) = connect(url)?;
         race::look(&address, &requests).await?;
+        Ok(Self::new(&address, requests))
+    }
+
+    /// Opens the bucket with the caller's own configuration, below `prefix`, and checks it as [`open`](Self::open) does.
+    ///
+    /// It keeps bucket, region, endpoint and credentials of the builder, and how it signs and encrypts. It replaces retries
+    /// by none and conditional writes by those that the driver needs, and makes connections of its own with the time limits
+    /// of `options`: a write is sent once, and the driver knows what became of it. An `Arc<dyn ObjectStore>` can't be
+    /// used, because it hides both. [`init_storage`](crate::init_storage) tries the server, by a URL.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    ///
+    /// # Cancel safety
+    /// As [`open`](Self::open).
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn open(own: object_store::aws::AwsCredentialProvider) -> Result<(), vvm_storage::OpenError> {
+    /// use object_store::aws::AmazonS3Builder;
+    /// use vvm_storage::cells::Cells;
+    /// use vvm_storage::objects::{ObjectCells, ObjectStoreBuilder, OpenOptions};
+    ///
+    /// let builder = AmazonS3Builder::new().with_bucket_name("payroll").with_region("eu-west-1");
+    /// let builder = ObjectStoreBuilder::S3(builder.with_credentials(own));
+    /// let cells = ObjectCells::open_with(builder, "elections", OpenOptions::default()).await?;
+    /// let storage = Cells::new(cells);
+    /// # drop(storage);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn open_with(
+        builder: ObjectStoreBuilder,
+        prefix: &str,
+        options: OpenOptions,
+    ) -> Result<Self, OpenError> {
+        let address = Address::of_builder(&builder, prefix, options)?;
+        let requests = client::connect_by(&address, builder)?;
+        race::look(&address, &requests).await?;
+        race::probe(&address, &requests).await?;
         Ok(Self::new(&address, requests))
     }
 

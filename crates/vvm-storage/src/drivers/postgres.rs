@@ -89,6 +89,7 @@ use crate::{
     opening::OpenError,
     sysvvm::SysVvmHints,
 };
+pub use address::OpenOptions;
 use address::Postgres;
 use async_trait::async_trait;
 use session::Session;
@@ -107,6 +108,39 @@ impl PostgresStorage {
     /// Dropped, it leaves nothing open.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         Self::opened(url).await
+    }
+
+    /// Connects as the caller's own `config` says, and checks server and schema as [`open`](Self::open) does.
+    ///
+    /// The handle makes its connections itself, one at a time from the list of hosts, a Unix socket among them, and sends
+    /// each write once. It replaces `connect_timeout` by half the request timeout, `load_balance_hosts` by the order of the
+    /// hosts, and `target_session_attrs` by its check. With `tls`, every connection is encrypted; without, none is. The
+    /// environment has no part in it. [`init_storage`](crate::init_storage) creates the schema, by a URL.
+    ///
+    /// # Errors
+    /// See [`OpenError`]. A `config` that can't be kept is a misuse.
+    ///
+    /// # Cancel safety
+    /// As [`open`](Self::open).
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn open(password: &str) -> Result<(), Box<dyn std::error::Error>> {
+    /// use vvm_storage::postgres::{OpenOptions, PostgresStorage};
+    ///
+    /// let mut config: tokio_postgres::Config = "host=/run/postgresql user=payroll dbname=payroll".parse()?;
+    /// config.password(password);
+    /// let storage = PostgresStorage::open_with(&config, None, OpenOptions::default()).await?;
+    /// # drop(storage);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn open_with(
+        config: &tokio_postgres::Config,
+        tls: Option<rustls::ClientConfig>,
+        options: OpenOptions,
+    ) -> Result<Self, OpenError> {
+        Self::opened_on(Postgres::of_config(config, tls, options)?).await
     }
 }
 

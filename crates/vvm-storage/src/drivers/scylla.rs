@@ -60,7 +60,9 @@ use crate::{
     step::{CurrentState, Step, StepOutcome},
     sysvvm::{Description, OpenedStorage, Provenance, SysVvmStorage},
 };
+use ::scylla::client::session::Session;
 use address::Address;
+pub use address::OpenOptions;
 use async_trait::async_trait;
 use connect::LibraryTasksEnd;
 pub(crate) use connect::init;
@@ -70,6 +72,7 @@ use ielections::{
     Document, DocumentId, DocumentLimits, Entropy as _, FenceState, Limits, OsEntropy, Page, ReadError, Scan,
     Slot, WriteError,
 };
+pub use statements::Levels;
 use statements::{MAX_PAGE, Statements};
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -81,7 +84,8 @@ use std::{
 pub struct ScyllaStorage {
     /// `None` once closed. A running call keeps the connections until it ends.
     statements: Mutex<Option<Arc<Statements>>>,
-    ending: LibraryTasksEnd,
+    /// `None` for a session of the caller, which ends it.
+    ending: Option<LibraryTasksEnd>,
     address: Address,
     entropy: OsEntropy,
 }
@@ -97,8 +101,48 @@ impl ScyllaStorage {
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let address = Address::parse(url)?;
         let (statements, ending) = connect::open(&address).await?;
+        Ok(Self::new(statements, Some(ending), address))
+    }
+
+    /// Uses the caller's own session, and checks keyspace and table as [`open`](Self::open) does.
+    ///
+    /// Each statement of this handle has an execution profile of its own. It takes the load balancing of the session, if
+    /// the levels are global. It replaces retries and speculative executions by none, consistencies by those of the
+    /// levels, and the time limit by that of `options`. The session needs the metadata of the keyspace, and keepalives, so
+    /// that a silent node is left out. [`close`](SysVvmStorage::close) leaves it open.
+    /// [`init_storage`](crate::init_storage) creates the table, by a URL.
+    ///
+    /// # Errors
+    /// See [`OpenError`]. A session without metadata of the keyspace is a misuse.
+    ///
+    /// # Cancel safety
+    /// As [`open`](Self::open).
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn open() -> Result<(), Box<dyn std::error::Error>> {
+    /// use scylla::client::session_builder::SessionBuilder;
+    /// use std::sync::Arc;
+    /// use vvm_storage::scylla::{OpenOptions, ScyllaStorage};
+    ///
+    /// let session = Arc::new(SessionBuilder::new().known_node("db1:9042").build().await?);
+    /// let storage = ScyllaStorage::open_with(session, "elections", OpenOptions::default()).await?;
+    /// # drop(storage);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn open_with(
+        session: Arc<Session>,
+        keyspace: &str,
+        options: OpenOptions,
+    ) -> Result<Self, OpenError> {
+        let address = Address::of_session(&session, keyspace, options)?;
+        Ok(Self::new(connect::open_on(session, &address).await?, None, address))
+    }
+
+    fn new(statements: Statements, ending: Option<LibraryTasksEnd>, address: Address) -> Self {
         let statements = Mutex::new(Some(Arc::new(statements)));
-        Ok(Self { statements, ending, address, entropy: OsEntropy::default() })
+        Self { statements, ending, address, entropy: OsEntropy::default() }
     }
 
     fn statements(&self) -> Result<Arc<Statements>, HandleClosed> {
@@ -219,6 +263,8 @@ impl SysVvmStorage for ScyllaStorage {
 
     async fn close(&self) {
         drop(self.statements.lock().unwrap_or_else(PoisonError::into_inner).take());
-        self.ending.clone().wait().await;
+        if let Some(ending) = self.ending.clone() {
+            ending.wait().await;
+        }
     }
 }

@@ -2,7 +2,7 @@
 //! driver's own checks and messages.
 
 use crate::{
-    driver::{Driver, all_suites_on_a_server, described, fresh, many_create},
+    driver::{Driver, all_suites_on_a_server, described, fresh, is_the_storage_at, many_create},
     is_refused, says,
 };
 use aws_config::{BehaviorVersion, Region};
@@ -10,7 +10,12 @@ use aws_sdk_dynamodb::{
     Client,
     types::{AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType},
 };
-use vvm_storage::{OpenErrorKind, init_storage};
+use std::{sync::Arc, time::Duration};
+use vvm_storage::{
+    OpenErrorKind,
+    dynamodb::{DynamoDbStorage, OpenOptions},
+    init_storage,
+};
 
 all_suites_on_a_server!(Driver::on_a_server(url("vvm_test_suites")).await);
 
@@ -66,6 +71,15 @@ async fn table_with_other_keys_is_refused() {
         .unwrap();
     is_refused(&url(&table), OpenErrorKind::Refused, &["its key is pk (HASH, S) instead of"]).await;
     says(&init_storage(&url(&table)).await.unwrap_err(), &["Use another table"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn client_of_the_caller_opens_the_same_records() {
+    let table = fresh("own");
+    init_storage(&url(&table)).await.unwrap();
+    let options = OpenOptions { request_timeout: Duration::from_secs(20) };
+    let storage = DynamoDbStorage::open_with(&client().await, &table, options).await.unwrap();
+    is_the_storage_at(&url(&table), Arc::new(storage)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

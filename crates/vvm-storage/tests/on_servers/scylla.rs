@@ -1,15 +1,15 @@
 mod documents;
 
 use crate::{
-    driver::{Driver, all_suites_on_a_server, described, fresh},
+    driver::{Driver, all_suites_on_a_server, described, fresh, is_the_storage_at},
     is_refused, refused, says,
 };
 use ::scylla::client::{session::Session, session_builder::SessionBuilder};
 use ielections::WriteError;
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use vvm_storage::{
     CurrentState, OpenErrorKind, Partition, Step, StepOutcome, SysVvmStorage, init_storage,
-    scylla::ScyllaStorage,
+    scylla::{Levels, OpenOptions, ScyllaStorage},
 };
 
 all_suites_on_a_server!(driver().await);
@@ -97,6 +97,25 @@ async fn write_to_a_dropped_table_is_fatal_and_names_init_storage() {
             creates")),
         "{write:?}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn session_of_the_caller_opens_the_same_records_and_stays_open() {
+    let keyspace = fresh("own");
+    let url = url(&keyspace, "replication=1");
+    init_storage(&url).await.unwrap();
+    let session = Arc::new(session().await);
+    let options = OpenOptions { request_timeout: Duration::from_secs(20), ..OpenOptions::default() };
+    let storage = ScyllaStorage::open_with(Arc::clone(&session), &keyspace, options.clone()).await.unwrap();
+    is_the_storage_at(&url, Arc::new(storage)).await;
+    session.query_unpaged("SELECT key FROM system.local", ()).await.unwrap();
+    let local = OpenOptions { levels: Levels::Local(datacenter().await), ..options };
+    let other = ScyllaStorage::open_with(Arc::clone(&session), &keyspace, local.clone()).await;
+    says(&other.unwrap_err(), &["two levels do not see each other"]);
+    let blind = SessionBuilder::new().known_nodes(contact_points().split(',')).fetch_schema_metadata(false);
+    let blind = Arc::new(blind.build().await.unwrap());
+    let global = OpenOptions { levels: Levels::Global, ..local };
+    says(&ScyllaStorage::open_with(blind, &keyspace, global).await.unwrap_err(), &["keyspaces_to_fetch"]);
 }
 
 /// Runs on one thread, so that a task that has not ended is counted.

@@ -163,6 +163,20 @@ pub(crate) async fn described(url: &str) -> Description {
     described
 }
 
+/// `own` was opened with a client of the test.
+pub(crate) async fn is_the_storage_at(url: &str, own: Arc<dyn SysVvmStorage>) {
+    let (at, held) = (slot_of(&fresh("own")), entry(1, 1, TTL));
+    assert_eq!(own.commit(at.clone(), Step::claim(&VACANT, &held)).await.unwrap(), StepOutcome::Applied);
+    assert_eq!(renewed(&*own, &at, &held, 2).await.unwrap(), StepOutcome::Applied);
+    let refused = renewed(&*own, &at, &held, 3).await.unwrap();
+    assert!(matches!(refused, StepOutcome::Refused(_)), "{refused:?}");
+    let by_url = opened(url).await.unwrap();
+    let shown = by_url.read(at).await.unwrap();
+    assert_eq!(shown.entry().unwrap().version.write, 2);
+    own.close().await;
+    by_url.close().await;
+}
+
 pub(crate) const TTL: Duration = Duration::from_secs(2);
 
 pub(crate) const VACANT: Slot = Slot::Vacant(Vacant { last_epoch: None });

@@ -351,6 +351,7 @@ impl<K: Key> FaultyStorage<K> {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 #[async_trait]
 impl<K: Key> TtlStorage<K> for FaultyStorage<K> {
     fn limits(&self) -> Limits {
@@ -396,6 +397,10 @@ impl<K: Key> TtlStorage<K> for FaultyStorage<K> {
         self.read(Verb::Scan, self.storage.scan(keys)).await
     }
 
+    async fn scan_some(&self, keys: &[K], seen: &mut [Option<Slot>]) -> Result<(), ReadError> {
+        self.read(Verb::Scan, self.storage.scan_some(keys, seen)).await
+    }
+
     fn hints_of_releases(&self) -> bool {
         self.state().hints
     }
@@ -414,6 +419,7 @@ fn of<K: Key>(storage: &dyn TtlStorage<K>) -> &dyn DocumentStorage<K> {
     storage.documents().expect("the storage has documents")
 }
 
+#[deny(clippy::missing_trait_methods)]
 #[async_trait]
 impl<K: Key> DocumentStorage<K> for FaultyStorage<K> {
     fn document_limits(&self) -> DocumentLimits {

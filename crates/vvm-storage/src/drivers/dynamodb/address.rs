@@ -4,13 +4,14 @@
 //! helper that takes longer than a request would be started again and again, and its answer never used.
 
 use crate::{
-    drivers::address::{REQUEST_TIMEOUT, options, request_timeout},
+    drivers::address::{REQUEST_TIMEOUT, checked_request_timeout, options, request_timeout},
     opening::OpenError,
 };
 use aws_credential_types::{
     Credentials,
     provider::{ProvideCredentials, SharedCredentialsProvider, error::CredentialsError, future},
 };
+use aws_sdk_dynamodb::Client;
 use futures_util::{
     FutureExt as _,
     future::{BoxFuture, Shared, ready},
@@ -30,6 +31,19 @@ pub(super) struct Address {
     pub(super) request_timeout: Duration,
 }
 
+/// What a [`DynamoDbStorage`](super::DynamoDbStorage) needs beside the caller's own [`Client`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OpenOptions {
+    /// The time limit of a request: 2 s unless given, from 100 ms to 60 s. Connecting may take half of it.
+    pub request_timeout: Duration,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self { request_timeout: REQUEST_TIMEOUT }
+    }
+}
+
 const SCHEME: &str = "dynamodb://";
 
 const SECRETS: &str = "a URL must not contain secrets, because other users can read it: put them where the \
@@ -46,6 +60,21 @@ impl fmt::Display for Address {
 impl Address {
     pub(super) fn parse(url: &str) -> Result<Self, OpenError> {
         parse(url).map_err(|why| OpenError::of_url(url, why))
+    }
+
+    /// Of a caller's own client, which knows its region.
+    pub(super) fn of_client(client: &Client, table: &str, options: OpenOptions) -> Result<Self, OpenError> {
+        let region = client.config().region().ok_or_else(|| {
+            OpenError::misuse("the client has no region: two candidates with different ones would both lead")
+        })?;
+        let OpenOptions { request_timeout } = options;
+        Ok(Self {
+            region: region.to_string(),
+            table: checked_table(table).map_err(OpenError::misuse)?,
+            endpoint: None,
+            profile: None,
+            request_timeout: checked_request_timeout(request_timeout)?,
+        })
     }
 
     pub(super) fn place(&self) -> String {
@@ -74,15 +103,9 @@ fn parse(url: &str) -> Result<Address, String> {
     if !region.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-') {
         return Err(format!("`{region}` is not a region: write one like eu-west-1"));
     }
-    // DynamoDB's rule for names.
-    let is_name = (3..=255).contains(&table.len())
-        && table.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte));
-    if !is_name {
-        return Err(format!("`{table}` is not a table name: use 3 to 255 letters, digits, `_`, `-` or `.`"));
-    }
     let mut address = Address {
         region: region.to_owned(),
-        table: table.to_owned(),
+        table: checked_table(table)?,
         endpoint: None,
         profile: None,
         request_timeout: REQUEST_TIMEOUT,
@@ -104,6 +127,16 @@ fn parse(url: &str) -> Result<Address, String> {
         }
     }
     Ok(address)
+}
+
+/// DynamoDB's rule for names.
+fn checked_table(table: &str) -> Result<String, String> {
+    let is_name = (3..=255).contains(&table.len())
+        && table.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte));
+    if is_name {
+        return Ok(table.to_owned());
+    }
+    Err(format!("`{table}` is not a table name: use 3 to 255 letters, digits, `_`, `-` or `.`"))
 }
 
 fn endpoint(value: &str) -> Result<String, String> {

@@ -58,6 +58,12 @@ pub(super) async fn open_with(configuration: &SdkConfig, address: &Address) -> R
     Ok(Requests::new(client, address.table.clone()))
 }
 
+pub(super) async fn open_client(client: &Client, address: &Address) -> Result<Requests, OpenError> {
+    let client = sent_once(client.config().to_builder(), address.request_timeout);
+    check(&client, address).await?;
+    Ok(Requests::new(client, address.table.clone()))
+}
+
 pub(super) async fn init_with(configuration: &SdkConfig, address: &Address) -> Result<(), OpenError> {
     let client = client(configuration, address.request_timeout);
     let clock = SystemClock::start().map_err(|cause| {
@@ -138,14 +144,18 @@ async fn configuration(address: &Address) -> Result<SdkConfig, OpenError> {
 }
 
 pub(super) fn client(configuration: &SdkConfig, request_timeout: Duration) -> Client {
+    sent_once(Builder::from(configuration).http_client(http_client()), request_timeout)
+}
+
+/// Overrides what a configuration says of retries and time limits.
+fn sent_once(configuration: Builder, request_timeout: Duration) -> Client {
     let timeouts = TimeoutConfig::builder()
         .connect_timeout(request_timeout / CONNECT_SHARE)
         .operation_attempt_timeout(request_timeout)
         .build();
     // Nothing is sent twice: if the first copy was applied, the server refuses the second. Requests for
     // credentials are separate and follow the SDK's own rules.
-    let configuration = Builder::from(configuration)
-        .http_client(http_client())
+    let configuration = configuration
         .retry_config(RetryConfig::disabled())
         .timeout_config(timeouts)
         .stalled_stream_protection(StalledStreamProtectionConfig::disabled())

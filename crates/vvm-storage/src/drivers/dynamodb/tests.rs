@@ -1,7 +1,7 @@
 //! What DynamoDB Local can't show: tables and refusals that only AWS has, and the number of requests.
 
 use super::{
-    DynamoDbStorage,
+    DynamoDbStorage, OpenOptions,
     address::Address,
     open::{client, init_with, of_credentials, open_with},
     requests::Requests,
@@ -22,6 +22,10 @@ use aws_credential_types::{
     Credentials,
     provider::{SharedCredentialsProvider, error::CredentialsError},
 };
+use aws_sdk_dynamodb::{
+    Client,
+    config::{Builder, retry::RetryConfig},
+};
 use bytes::Bytes;
 use ielections::{
     DocumentId, DocumentVersion, DocumentWrite, Entry, Epoch, Fence, OnlyIf, ReadError, Scan, Slot, Vacant,
@@ -30,6 +34,7 @@ use ielections::{
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 use vvm_clock::SystemClock;
 
@@ -394,6 +399,30 @@ async fn failed_request_is_sent_once_and_mapped_by_its_error() {
         }
     }
     assert_eq!(answered(None).await, ("Unknown", "Unavailable"));
+}
+
+/// The client of an embedder retries by default: a second copy of an applied write would be refused.
+#[tokio::test]
+async fn client_of_the_caller_sends_once_too_and_keeps_its_endpoint_and_credentials() {
+    let server = Server::start(|operation, _| match operation {
+        "UpdateItem" => refusal(500, "InternalServerError"),
+        operation => active(operation),
+    });
+    let server = server.await;
+    let retries = RetryConfig::standard().with_max_attempts(5).with_initial_backoff(Duration::ZERO);
+    let configuration = Builder::from(&configured(server.endpoint())).retry_config(retries);
+    let client = Client::from_conf(configuration.build());
+    let storage = DynamoDbStorage::open_with(&client, "elections", OpenOptions::default()).await.unwrap();
+    assert!(storage.opened().unwrap().location.starts_with("dynamodb://eu-west-1/elections"));
+    server.take_counts();
+    let settled = storage.commit(partition(), Step::settle(b"3")).await;
+    assert!(matches!(settled, Err(WriteError::Unknown(_))), "{settled:?}");
+    assert_eq!(server.take_counts(), [("UpdateItem".to_owned(), 1)]);
+    let nowhere = Client::from_conf(Builder::from(&configured(server.endpoint())).region(None).build());
+    for (client, table, part) in [(&nowhere, "elections", "no region"), (&client, "a/b", "3 to 255")] {
+        let refusal = DynamoDbStorage::open_with(client, table, OpenOptions::default()).await.unwrap_err();
+        assert!(refusal.is_misuse() && refusal.to_string().contains(part), "{refusal}");
+    }
 }
 
 fn at(listener: &std::net::TcpListener) -> DynamoDbStorage {

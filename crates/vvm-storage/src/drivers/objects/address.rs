@@ -2,10 +2,17 @@
 
 use crate::{
     Partition,
-    drivers::address::{REQUEST_TIMEOUT, duration, is_on_loopback, options, request_timeout},
+    drivers::address::{
+        REQUEST_TIMEOUT, checked_request_timeout, duration, is_on_loopback, options, request_timeout,
+    },
     opening::OpenError,
 };
-use object_store::path::Path;
+use object_store::{
+    aws::{AmazonS3Builder, AmazonS3ConfigKey},
+    azure::{AzureConfigKey, MicrosoftAzureBuilder},
+    gcp::{GoogleCloudStorageBuilder, GoogleConfigKey},
+    path::Path,
+};
 use std::{fmt, path::PathBuf, time::Duration};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,6 +36,48 @@ pub(super) struct Address {
     pub(super) tls_ca: Option<PathBuf>,
     pub(super) request_timeout: Duration,
     pub(super) min_ttl: Duration,
+}
+
+/// The caller's own configuration of a bucket.
+#[derive(Clone)]
+pub enum ObjectStoreBuilder {
+    /// Amazon S3, or a server with its interface.
+    S3(AmazonS3Builder),
+    /// Google Cloud Storage.
+    Google(GoogleCloudStorageBuilder),
+    /// Azure Blob Storage.
+    Azure(MicrosoftAzureBuilder),
+}
+
+impl fmt::Debug for ObjectStoreBuilder {
+    /// Without what the builder has, secrets among it.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::S3(_) => "S3",
+            Self::Google(_) => "Google",
+            Self::Azure(_) => "Azure",
+        })
+    }
+}
+
+/// What [`ObjectCells`](super::ObjectCells) need beside the caller's own configuration.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OpenOptions {
+    /// The time limit of a request: 2 s unless given, from 100 ms to 60 s. Connecting may take half of it.
+    pub request_timeout: Duration,
+    /// The least TTL: 5 s unless given, down to 2 s for a server nearby with the interface of S3.
+    pub min_ttl: Duration,
+    /// A PEM file with the authorities that sign the server's certificate, beside those of the system.
+    pub tls_ca: Option<PathBuf>,
+    /// Send records and tokens in clear text to a server that is not on this machine. What the builder says of it does
+    /// not count.
+    pub allow_http: bool,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self { request_timeout: REQUEST_TIMEOUT, min_ttl: MIN_TTL, tls_ca: None, allow_http: false }
+    }
 }
 
 /// An attempt may take a tenth of it: a slow PUT takes 0.3 s. And Google Cloud Storage takes one write a
@@ -132,6 +181,58 @@ fn parse(url: &str) -> Result<Address, String> {
 impl Address {
     pub(super) fn parse(url: &str) -> Result<Self, OpenError> {
         parse(url).map_err(|why| OpenError::of_url(url, why))
+    }
+
+    /// Of a caller's own configuration.
+    pub(super) fn of_builder(
+        builder: &ObjectStoreBuilder,
+        prefix: &str,
+        options: OpenOptions,
+    ) -> Result<Self, OpenError> {
+        let OpenOptions { request_timeout, min_ttl, tls_ca, allow_http } = options;
+        let (platform, bucket, region, account, place) = match builder {
+            ObjectStoreBuilder::S3(of) => {
+                let get = |key: AmazonS3ConfigKey| of.get_config_value(&key);
+                let place = get(AmazonS3ConfigKey::S3Endpoint).or(get(AmazonS3ConfigKey::Endpoint));
+                let (bucket, region) = (get(AmazonS3ConfigKey::Bucket), get(AmazonS3ConfigKey::Region));
+                (Platform::S3, bucket, region, None, place)
+            }
+            ObjectStoreBuilder::Google(of) => {
+                let get = |key: GoogleConfigKey| of.get_config_value(&key);
+                let (bucket, place) = (get(GoogleConfigKey::Bucket), get(GoogleConfigKey::BaseUrl));
+                (Platform::Google, bucket, None, None, place)
+            }
+            ObjectStoreBuilder::Azure(of) => {
+                let get = |key: AzureConfigKey| of.get_config_value(&key);
+                let (bucket, account) =
+                    (get(AzureConfigKey::ContainerName), get(AzureConfigKey::AccountName));
+                let place = get(AzureConfigKey::Endpoint);
+                (Platform::Azure, bucket, None, account, place)
+            }
+        };
+        let of_text = || {
+            let bucket =
+                bucket.ok_or("the builder has no bucket: name it with with_bucket_name, not in a URL")?;
+            let least = if platform == Platform::S3 { SHORTEST_MIN_TTL } else { MIN_TTL };
+            if !(least..=MIN_TTL).contains(&min_ttl) {
+                return Err(format!("min_ttl is {min_ttl:?}: set it from {least:?} to {MIN_TTL:?}"));
+            }
+            let address = Self {
+                platform,
+                bucket: checked_bucket(&bucket)?,
+                prefix: checked_prefix(prefix, platform)?,
+                region,
+                account,
+                endpoint: place.as_deref().map(endpoint).transpose()?,
+                is_http_allowed: allow_http,
+                tls_ca,
+                request_timeout,
+                min_ttl,
+            };
+            address.checked()
+        };
+        checked_request_timeout(request_timeout)?;
+        of_text().map_err(OpenError::misuse)
     }
 
     fn checked(mut self) -> Result<Self, String> {
@@ -296,6 +397,38 @@ mod tests {
         assert_eq!(parse("gs://bucket/elections").unwrap().platform, Platform::Google);
         let azure = parse("az://container/elections?account=payroll").unwrap();
         assert_eq!(azure.to_string(), "az://container/elections?account=payroll");
+    }
+
+    #[test]
+    fn builder_of_a_caller_is_read_or_refused() {
+        let of = |s3: AmazonS3Builder, options| {
+            Address::of_builder(&ObjectStoreBuilder::S3(s3), "vvm/elections", options)
+        };
+        let s3 = || AmazonS3Builder::new().with_bucket_name("payroll").with_endpoint("http://127.0.0.1:9000");
+        let options = OpenOptions { min_ttl: SHORTEST_MIN_TTL, ..OpenOptions::default() };
+        let address = of(s3(), options.clone()).unwrap();
+        let url = "s3://payroll/vvm/elections?endpoint=http://127.0.0.1:9000&min_ttl=2s";
+        assert_eq!(address, parse(url).unwrap());
+        let short = OpenOptions { min_ttl: Duration::from_secs(1), ..OpenOptions::default() };
+        for (builder, options, part) in [
+            (AmazonS3Builder::new().with_url("s3://payroll"), options.clone(), "with_bucket_name"),
+            (s3().with_bucket_name("abc.mrap"), options.clone(), "two leaders"),
+            (s3().with_endpoint("http://10.0.0.1"), options.clone(), "clear text"),
+            (AmazonS3Builder::new().with_bucket_name("payroll"), options.clone(), "region"),
+            (s3(), short, "min_ttl"),
+        ] {
+            let refusal = of(builder, options).unwrap_err();
+            assert!(refusal.is_misuse() && refusal.to_string().contains(part), "{refusal}");
+        }
+        let google = GoogleCloudStorageBuilder::new().with_bucket_name("payroll");
+        let google = ObjectStoreBuilder::Google(google);
+        assert!(Address::of_builder(&google, "elections", options).is_err(), "one write a second");
+        let google = Address::of_builder(&google, "elections", OpenOptions::default()).unwrap();
+        assert_eq!(google, parse("gs://payroll/elections").unwrap());
+        let azure = MicrosoftAzureBuilder::new().with_account("payroll").with_container_name("container");
+        let azure = ObjectStoreBuilder::Azure(azure);
+        let azure = Address::of_builder(&azure, "elections", OpenOptions::default()).unwrap();
+        assert_eq!(azure, parse("az://container/elections?account=payroll").unwrap());
     }
 
     #[test]

@@ -1,16 +1,16 @@
 //! Configures the client library: places from the URL alone, credentials from the platform's chain.
 
 use super::{
-    address::{Address, Names, Platform},
+    address::{Address, Names, ObjectStoreBuilder, Platform},
     errors::unusable_credentials,
     requests::{Requests, TracedConnector},
 };
 use crate::opening::{OpenError, OpenErrorKind};
 use object_store::{
     Certificate, ClientOptions, ObjectStore, RetryConfig,
-    aws::{AmazonS3, AmazonS3Builder, S3ConditionalPut},
-    azure::{MicrosoftAzure, MicrosoftAzureBuilder},
-    gcp::{GoogleCloudStorage, GoogleCloudStorageBuilder},
+    aws::{AmazonS3Builder, S3ConditionalPut},
+    azure::MicrosoftAzureBuilder,
+    gcp::GoogleCloudStorageBuilder,
 };
 use std::{env, fs, str::FromStr, sync::Arc};
 use vvm_clock::SystemClock;
@@ -63,15 +63,67 @@ pub(super) fn connect_with(
     address: &Address,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<Requests, OpenError> {
+    let builder = match address.platform {
+        Platform::S3 => {
+            let builder = credentials(OF_S3, variable)
+                .fold(AmazonS3Builder::new(), |builder, (key, value)| builder.with_config(key, value))
+                .with_bucket_name(&address.bucket)
+                .with_region(address.region.as_deref().unwrap_or("us-east-1"));
+            ObjectStoreBuilder::S3(match &address.endpoint {
+                Some(endpoint) => builder.with_endpoint(endpoint),
+                None => builder,
+            })
+        }
+        Platform::Google => {
+            let builder = credentials(OF_GOOGLE, variable)
+                .fold(GoogleCloudStorageBuilder::new(), |builder, (key, value)| {
+                    builder.with_config(key, value)
+                });
+            ObjectStoreBuilder::Google(builder.with_bucket_name(&address.bucket))
+        }
+        Platform::Azure => {
+            let builder = credentials(OF_AZURE, variable)
+                .fold(MicrosoftAzureBuilder::new(), |builder, (key, value)| builder.with_config(key, value));
+            let builder = builder.with_account(address.account.as_deref().unwrap_or_default());
+            ObjectStoreBuilder::Azure(builder.with_container_name(&address.bucket))
+        }
+    };
+    connect_by(address, builder)
+}
+
+/// Overrides what `builder` says of retries, conditions, time limits and connections.
+pub(super) fn connect_by(address: &Address, builder: ObjectStoreBuilder) -> Result<Requests, OpenError> {
     let clock = SystemClock::start().map_err(|cause| {
         let text = format!("the system refuses the thread that waits for answers: {cause}");
         OpenError::new(OpenErrorKind::System, text)
     })?;
     let (connector, options) = clients(address)?;
-    let store: object_store::Result<Arc<dyn ObjectStore>> = match address.platform {
-        Platform::S3 => s3(address, connector, options, variable).map(|store| Arc::new(store) as _),
-        Platform::Google => google(address, connector, options, variable).map(|store| Arc::new(store) as _),
-        Platform::Azure => azure(address, connector, options, variable).map(|store| Arc::new(store) as _),
+    let store: object_store::Result<Arc<dyn ObjectStore>> = match builder {
+        ObjectStoreBuilder::S3(builder) => builder
+            .with_conditional_put(S3ConditionalPut::ETagMatch)
+            .with_client_options(options)
+            .with_retry(sent_once())
+            .with_http_connector(connector)
+            .build()
+            .map(|store| Arc::new(store) as _),
+        ObjectStoreBuilder::Google(builder) => builder
+            .with_base_url(address.endpoint.as_deref().unwrap_or(GOOGLE))
+            .with_client_options(options)
+            .with_retry(sent_once())
+            .with_http_connector(connector)
+            .build()
+            .map(|store| Arc::new(store) as _),
+        ObjectStoreBuilder::Azure(builder) => {
+            let account = address.account.as_deref().unwrap_or_default();
+            let own = format!("https://{account}.blob.core.windows.net");
+            builder
+                .with_endpoint(address.endpoint.clone().unwrap_or(own))
+                .with_client_options(options)
+                .with_retry(sent_once())
+                .with_http_connector(connector)
+                .build()
+                .map(|store| Arc::new(store) as _)
+        }
     };
     let store = store.map_err(|error| unusable_credentials(&error))?;
     Ok(Requests {
@@ -119,64 +171,6 @@ fn clients(address: &Address) -> Result<(TracedConnector, ClientOptions), OpenEr
     }
     let build = |client: reqwest::ClientBuilder| client.build().map_err(|cause| unusable_credentials(&cause));
     Ok((TracedConnector { objects: build(objects)?, loopback: build(loopback)? }, options))
-}
-
-fn s3(
-    address: &Address,
-    connector: TracedConnector,
-    options: ClientOptions,
-    variable: impl Fn(&str) -> Option<String>,
-) -> object_store::Result<AmazonS3> {
-    let mut builder = credentials(OF_S3, variable)
-        .fold(AmazonS3Builder::new(), |builder, (key, value)| builder.with_config(key, value));
-    if let Some(endpoint) = &address.endpoint {
-        builder = builder.with_endpoint(endpoint);
-    }
-    builder
-        .with_bucket_name(&address.bucket)
-        .with_region(address.region.as_deref().unwrap_or("us-east-1"))
-        .with_conditional_put(S3ConditionalPut::ETagMatch)
-        .with_client_options(options)
-        .with_retry(sent_once())
-        .with_http_connector(connector)
-        .build()
-}
-
-fn google(
-    address: &Address,
-    connector: TracedConnector,
-    options: ClientOptions,
-    variable: impl Fn(&str) -> Option<String>,
-) -> object_store::Result<GoogleCloudStorage> {
-    let builder = credentials(OF_GOOGLE, variable)
-        .fold(GoogleCloudStorageBuilder::new(), |builder, (key, value)| builder.with_config(key, value));
-    builder
-        .with_bucket_name(&address.bucket)
-        .with_base_url(address.endpoint.as_deref().unwrap_or(GOOGLE))
-        .with_client_options(options)
-        .with_retry(sent_once())
-        .with_http_connector(connector)
-        .build()
-}
-
-fn azure(
-    address: &Address,
-    connector: TracedConnector,
-    options: ClientOptions,
-    variable: impl Fn(&str) -> Option<String>,
-) -> object_store::Result<MicrosoftAzure> {
-    let builder = credentials(OF_AZURE, variable)
-        .fold(MicrosoftAzureBuilder::new(), |builder, (key, value)| builder.with_config(key, value));
-    let account = address.account.as_deref().unwrap_or_default();
-    let own = format!("https://{account}.blob.core.windows.net");
-    builder
-        .with_account(account)
-        .with_container_name(&address.bucket)
-        .with_endpoint(address.endpoint.clone().unwrap_or(own))
-        .with_client_options(options)
-        .with_retry(sent_once())
-        .with_http_connector(connector)
-        .build()
 }
 
 /// Nothing is sent twice (I7). It holds for requests for credentials, too: the next call fetches them again.

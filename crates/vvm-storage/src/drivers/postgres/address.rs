@@ -1,33 +1,121 @@
-use crate::drivers::{
-    address::{Password, decoded, options},
-    sql::address::{Address, no_option},
-    tls::{self, Names, Pem, Tls},
+use crate::{
+    drivers::{
+        address::{
+            Host, MOST_CONNECTIONS, Password, REQUEST_TIMEOUT, checked_request_timeout, decoded, options,
+        },
+        sql::address::{Address, CONNECTIONS, no_option},
+        tls::{self, Names, Pem, Tls},
+    },
+    opening::OpenError,
 };
-use rustls::{AlertDescription as Alert, CertificateError};
-use std::{error::Error, io};
+use ielections::Ttl;
+use rustls::{AlertDescription as Alert, CertificateError, ClientConfig};
+use std::{error::Error, io, time::Duration};
 use tokio_postgres::{
-    config::ChannelBinding,
+    Config,
+    config::{self, ChannelBinding, SslMode, TargetSessionAttrs},
     error::{DbError, SqlState},
 };
 
 #[derive(Debug)]
 pub struct Postgres {
     pub(super) address: Address,
-    pub(super) application_name: String,
-    pub(super) channel_binding: ChannelBinding,
+    /// What all connections have in common: neither hosts nor TLS, and a password only if the caller gave it.
+    pub(super) common: Config,
+    /// Of a caller that brought its own `Config`. The outer `None` is a URL, the inner one a connection without TLS.
+    pub(super) own_tls: Option<Option<ClientConfig>>,
+}
+
+/// What a [`PostgresStorage`](super::PostgresStorage) needs beside the caller's own [`Config`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OpenOptions {
+    /// The least wait after a fail-over, if it is larger than that of the schema.
+    pub max_ttl: Option<Ttl>,
+    /// The time limit of a request: 2 s unless given, from 100 ms to 60 s. Connecting may take half of it.
+    pub request_timeout: Duration,
+    /// The most connections at once: 8 unless given, up to 1,000.
+    pub connections: u16,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self { max_ttl: None, request_timeout: REQUEST_TIMEOUT, connections: CONNECTIONS }
+    }
 }
 
 impl Postgres {
+    /// Refuses what would have another meaning here.
+    pub(super) fn of_config(
+        config: &Config,
+        tls: Option<ClientConfig>,
+        options: OpenOptions,
+    ) -> Result<Self, OpenError> {
+        let named = |what: Option<&str>, name: &str| match what {
+            Some(text) if !text.is_empty() => Ok(text.to_owned()),
+            _ => Err(OpenError::misuse(format!("the configuration of the client names no {name}"))),
+        };
+        let (user, database) = (named(config.get_user(), "user")?, named(config.get_dbname(), "dbname")?);
+        let (given, ports) = (config.get_hosts(), config.get_ports());
+        let has_sockets = given.iter().any(|host| matches!(host, config::Host::Unix(_)));
+        let refusal = if given.is_empty() {
+            "names no host: add host"
+        } else if !config.get_hostaddrs().is_empty() {
+            "has hostaddr: name each server with host alone"
+        } else if ports.len() > 1 && ports.len() != given.len() {
+            "has neither one port nor one for each host"
+        } else if config.get_target_session_attrs() == TargetSessionAttrs::ReadOnly {
+            "wants a read-only session: leave target_session_attrs out, since a leader writes"
+        } else if tls.is_none() && config.get_ssl_mode() == SslMode::Require {
+            "requires TLS: pass a rustls::ClientConfig"
+        } else if tls.is_some() && config.get_ssl_mode() == SslMode::Disable {
+            "turns TLS off: pass no rustls::ClientConfig, or leave ssl_mode out"
+        } else if tls.is_some() && has_sockets {
+            "has a Unix socket, which takes no TLS: pass no rustls::ClientConfig"
+        } else if !(1..=MOST_CONNECTIONS).contains(&options.connections) {
+            "comes with no valid number of connections: 1 to 1,000"
+        } else {
+            ""
+        };
+        if !refusal.is_empty() {
+            return Err(OpenError::misuse(format!("the configuration of the client {refusal}")));
+        }
+        let hosts = given.iter().enumerate().map(|(at, host)| Host {
+            name: match host {
+                config::Host::Tcp(name) => name.clone(),
+                config::Host::Unix(path) => path.display().to_string(),
+            },
+            port: ports.get(at).or(ports.first()).copied().unwrap_or(PORT),
+        });
+        let address = Address {
+            max_ttl: options.max_ttl,
+            request_timeout: checked_request_timeout(options.request_timeout)?,
+            connections: options.connections,
+            tls: tls.is_some().then_some(SYSTEM_TLS),
+            ..Address::new("postgres", hosts.collect(), user, database)
+        };
+        let mut common = common(config.get_application_name().unwrap_or("vvm"), config.get_channel_binding());
+        common
+            .ssl_negotiation(config.get_ssl_negotiation())
+            .keepalives(config.get_keepalives())
+            .keepalives_idle(config.get_keepalives_idle());
+        config.get_password().map(|password| common.password(password));
+        config.get_options().map(|options| common.options(options));
+        config.get_tcp_user_timeout().map(|timeout| common.tcp_user_timeout(*timeout));
+        config.get_keepalives_interval().map(|interval| common.keepalives_interval(interval));
+        config.get_keepalives_retries().map(|retries| common.keepalives_retries(retries));
+        Ok(Self { address, common, own_tls: Some(tls) })
+    }
+
     /// Takes an option of PostgreSQL's own library that means here what it means there. Refuses those that
     /// can't, with what to write instead; `false` for any other.
     fn set_as_libpq(&mut self, name: &str, value: &str) -> Result<bool, String> {
         let instead = |way_out: &str| Err(format!("`{name}={value}` can't be had here: {way_out}"));
         match (name, value) {
             ("password", _) => self.address.password = Some(Password(decoded(value)?)),
-            ("application_name", _) => self.application_name = decoded(value)?,
-            ("channel_binding", "disable") => self.channel_binding = ChannelBinding::Disable,
-            ("channel_binding", "prefer") => self.channel_binding = ChannelBinding::Prefer,
-            ("channel_binding", "require") => self.channel_binding = ChannelBinding::Require,
+            ("application_name", _) => drop(self.common.application_name(decoded(value)?)),
+            ("channel_binding", "disable") => drop(self.common.channel_binding(ChannelBinding::Disable)),
+            ("channel_binding", "prefer") => drop(self.common.channel_binding(ChannelBinding::Prefer)),
+            ("channel_binding", "require") => drop(self.common.channel_binding(ChannelBinding::Require)),
             // Connecting takes half of `request_timeout` at most, whatever this says.
             ("connect_timeout", _)
             | ("target_session_attrs", "read-write" | "primary")
@@ -53,12 +141,21 @@ impl Postgres {
 const OPTIONS: &str =
     "sslmode, sslrootcert, sslcert, sslkey, application_name, channel_binding, target_session_attrs";
 
+const PORT: u16 = 5432;
+
+const SYSTEM_TLS: Tls = Tls { authority: None, names: Names::Address, own: None };
+
+fn common(application_name: &str, channel_binding: ChannelBinding) -> Config {
+    let mut common = Config::new();
+    common.application_name(application_name).channel_binding(channel_binding);
+    common
+}
+
 pub(super) fn parse(url: &str) -> Result<Postgres, String> {
-    let (address, text) = Address::parse(url, ["postgres", "postgresql"], 5432)?;
+    let (address, text) = Address::parse(url, ["postgres", "postgresql"], PORT)?;
     let (mut is_on, mut own) = (!address.is_loopback(), [None, None]);
-    let mut tls = Tls { authority: None, names: Names::Address, own: None };
-    let mut server =
-        Postgres { address, application_name: "vvm".into(), channel_binding: ChannelBinding::Prefer };
+    let mut tls = SYSTEM_TLS;
+    let mut server = Postgres { address, common: common("vvm", ChannelBinding::Prefer), own_tls: None };
     let file = |path: &str| Some(Pem::File(path.into()));
     for option in options(text) {
         match option? {
@@ -156,8 +253,7 @@ fn of_handshake(error: &rustls::Error) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drivers::{address::Host, sql::connections::Server as _};
-    use std::time::Duration;
+    use crate::drivers::sql::connections::Server as _;
 
     #[test]
     fn address_has_hosts_user_database_and_options() {
@@ -198,12 +294,56 @@ mod tests {
         let url = "postgresql://a%40b:p%25%3Aw@db1/my%2Dapp?sslmode=require&connect_timeout=10\
                    &application_name=payroll%20web&channel_binding=require&target_session_attrs=read-write";
         let place = parse(url).unwrap();
-        assert_eq!(place.application_name, "payroll web");
-        assert_eq!(place.channel_binding, ChannelBinding::Require);
+        assert_eq!(place.common.get_application_name(), Some("payroll web"));
+        assert_eq!(place.common.get_channel_binding(), ChannelBinding::Require);
         let address = place.address;
         assert_eq!((&*address.user, &*address.database), ("a@b", "my-app"));
         assert_eq!(address.password, Some(Password("p%:w".into())));
         assert_eq!(address.tls, parse("postgres://me@db1/db?sslmode=verify-full").unwrap().address.tls);
+    }
+
+    #[test]
+    fn configuration_of_a_caller_is_kept_or_refused_with_the_way_out() {
+        let of = |text: &str| {
+            Postgres::of_config(
+                &text.parse().unwrap(),
+                None,
+                OpenOptions { connections: 2, ..Default::default() },
+            )
+        };
+        let whole = "host=a,/run/postgresql port=5433,5434 user=u dbname=d password=p options=-cx=y \
+            application_name=payroll channel_binding=require keepalives_idle=7";
+        let Postgres { address, common, own_tls } = of(whole).unwrap();
+        let hosts: Vec<String> = address.hosts.iter().map(Host::to_string).collect();
+        assert_eq!(hosts, ["a:5433", "/run/postgresql:5434"]);
+        assert_eq!((&*address.user, &*address.database, address.connections), ("u", "d", 2));
+        assert!(address.tls.is_none() && matches!(own_tls, Some(None)));
+        let expected =
+            "application_name=payroll channel_binding=require password=p options=-cx=y keepalives_idle=7";
+        assert_eq!(common, expected.parse().unwrap());
+        for (text, part) in [
+            ("host=a dbname=d", "no user"),
+            ("host=a user=u", "no dbname"),
+            ("user=u dbname=d", "no host"),
+            ("host=a hostaddr=127.0.0.1 user=u dbname=d", "with host alone"),
+            ("host=a,b port=1,2,3 user=u dbname=d", "one for each host"),
+            ("host=a user=u dbname=d target_session_attrs=read-only", "a leader writes"),
+            ("host=a user=u dbname=d sslmode=require", "pass a rustls::ClientConfig"),
+        ] {
+            let refusal = of(text).unwrap_err();
+            assert!(refusal.is_misuse() && refusal.to_string().contains(part), "{text}: {refusal}");
+        }
+        let tls = || Some(SYSTEM_TLS.read().unwrap());
+        for (text, part) in [("sslmode=disable host=a", "turns TLS off"), ("host=/run/postgresql", "no TLS")]
+        {
+            let config = format!("{text} user=u dbname=d").parse().unwrap();
+            let refusal = Postgres::of_config(&config, tls(), OpenOptions::default()).unwrap_err();
+            assert!(refusal.to_string().contains(part), "{text}: {refusal}");
+        }
+        let short = OpenOptions { request_timeout: Duration::from_millis(1), ..OpenOptions::default() };
+        let config = "host=a user=u dbname=d".parse().unwrap();
+        assert!(Postgres::of_config(&config, tls(), short).unwrap_err().to_string().contains("100 ms"));
+        assert!(Postgres::of_config(&config, tls(), OpenOptions::default()).unwrap().address.tls.is_some());
     }
 
     #[test]

@@ -41,7 +41,11 @@ impl Server for Postgres {
 
     /// Password and certificates are read anew, so that they can be replaced.
     async fn connect(&self, host: &Host) -> Result<Session, OpenError> {
-        let tls = self.address.tls.as_ref().map_or_else(off, Tls::read)?;
+        let tls = match &self.own_tls {
+            Some(Some(tls)) => tls.clone(),
+            Some(None) => off()?,
+            None => self.address.tls.as_ref().map_or_else(off, Tls::read)?,
+        };
         let connected = configuration(host, self)?.connect(MakeRustlsConnect::new(tls)).await;
         let (client, connection) = connected.map_err(|error| of_connecting(host, &self.address, &error))?;
         let mut session = Session::new(client, connection);
@@ -65,18 +69,18 @@ fn off() -> Result<ClientConfig, OpenError> {
 
 fn configuration(host: &Host, server: &Postgres) -> Result<Config, OpenError> {
     let address = &server.address;
-    let mut configuration = Config::new();
+    let mut configuration = server.common.clone();
     configuration
         .host(&host.name)
         .port(host.port)
         .user(&address.user)
         .dbname(&address.database)
-        .application_name(&server.application_name)
-        .channel_binding(server.channel_binding)
         // A standby is refused by the check, whatever it would answer here.
         .target_session_attrs(TargetSessionAttrs::Any)
         .ssl_mode(if address.tls.is_some() { SslMode::Require } else { SslMode::Disable });
-    if let Some(password) = address.password()? {
+    if server.own_tls.is_none()
+        && let Some(password) = address.password()?
+    {
         configuration.password(password);
     }
     Ok(configuration)

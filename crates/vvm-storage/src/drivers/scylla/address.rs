@@ -1,11 +1,12 @@
 use super::statements::Levels;
 use crate::{
     drivers::{
-        address::{Host, REQUEST_TIMEOUT, options, parse_hosts, request_timeout},
+        address::{Host, REQUEST_TIMEOUT, checked_request_timeout, options, parse_hosts, request_timeout},
         tls::{Tls, TlsFiles},
     },
     opening::OpenError,
 };
+use ::scylla::client::session::Session;
 use std::{fmt, path::PathBuf, time::Duration};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -22,6 +23,21 @@ pub(super) struct Address {
     pub(super) request_timeout: Duration,
 }
 
+/// What a [`ScyllaStorage`](super::ScyllaStorage) needs beside the caller's own [`Session`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OpenOptions {
+    /// The levels with which the table was created: [`Levels::Global`] unless given.
+    pub levels: Levels,
+    /// The time limit of a request: 2 s unless given, from 100 ms to 60 s.
+    pub request_timeout: Duration,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self { levels: Levels::Global, request_timeout: REQUEST_TIMEOUT }
+    }
+}
+
 const SCHEME: &str = "scylla://";
 
 const PORT: u16 = 9042;
@@ -31,6 +47,31 @@ const LONGEST_NAME: usize = 48;
 impl Address {
     pub(super) fn parse(url: &str) -> Result<Self, OpenError> {
         parse(url).map_err(|why| OpenError::of_url(url, why))
+    }
+
+    /// Of a caller's own session.
+    pub(super) fn of_session(
+        session: &Session,
+        keyspace: &str,
+        options: OpenOptions,
+    ) -> Result<Self, OpenError> {
+        let OpenOptions { levels, request_timeout } = options;
+        let state = session.get_cluster_state();
+        let nodes = state.get_nodes_info().iter().map(|node| node.address.to_string());
+        Ok(Self {
+            contact_points: nodes.collect(),
+            keyspace: checked_keyspace(keyspace).map_err(OpenError::misuse)?,
+            datacenter: match &levels {
+                Levels::Global => None,
+                Levels::Local(datacenter) => Some(datacenter.clone()),
+            },
+            levels,
+            user: None,
+            password_file: None,
+            tls: None,
+            replication: None,
+            request_timeout: checked_request_timeout(request_timeout)?,
+        })
     }
 
     pub(super) fn unencrypted_password(&self) -> Option<String> {
@@ -59,18 +100,9 @@ fn parse(url: &str) -> Result<Address, String> {
     let (hosts, keyspace) =
         place.split_once('/').ok_or("the keyspace is missing: write scylla://host/keyspace")?;
     let contact_points = parse_hosts(hosts, PORT)?.iter().map(Host::to_string).collect();
-    let is_name = |name: &str| {
-        (1..=LONGEST_NAME).contains(&name.len())
-            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-    };
-    if !is_name(keyspace) {
-        return Err(format!(
-            "`{keyspace}` is not a keyspace: it has letters, digits and `_`, at most {LONGEST_NAME}"
-        ));
-    }
     let mut address = Address {
         contact_points,
-        keyspace: keyspace.to_owned(),
+        keyspace: checked_keyspace(keyspace)?,
         datacenter: None,
         levels: Levels::Global,
         user: None,
@@ -115,6 +147,15 @@ fn parse(url: &str) -> Result<Address, String> {
         address.levels = Levels::Local(datacenter);
     }
     Ok(address)
+}
+
+fn checked_keyspace(keyspace: &str) -> Result<String, String> {
+    let is_name = (1..=LONGEST_NAME).contains(&keyspace.len())
+        && keyspace.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if is_name {
+        return Ok(keyspace.to_owned());
+    }
+    Err(format!("`{keyspace}` is not a keyspace: it has letters, digits and `_`, at most {LONGEST_NAME}"))
 }
 
 fn replication(value: &str) -> Result<u32, String> {

@@ -19,7 +19,11 @@ use crate::{
     sysvvm::Description,
 };
 use ::scylla::{
-    client::{execution_profile::ExecutionProfile, session::Session, session_builder::SessionBuilder},
+    client::{
+        execution_profile::{ExecutionProfile, ExecutionProfileBuilder, ExecutionProfileHandle},
+        session::Session,
+        session_builder::SessionBuilder,
+    },
     cluster::metadata::{Keyspace, Strategy},
     errors::{
         BrokenConnectionError, BrokenConnectionErrorKind, ConnectionError, ConnectionPoolError,
@@ -57,6 +61,18 @@ const AGREEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// the default TTL.
 const KEEPALIVE: Duration = Duration::from_secs(1);
 
+/// No retries: the second request would be refused by what the first one wrote. No timestamps: the cells of a
+/// transaction get its ballot.
+fn sent_once(profile: ExecutionProfileBuilder, address: &Address) -> ExecutionProfileHandle {
+    let profile = profile
+        .retry_policy(Arc::new(FallthroughRetryPolicy::new()))
+        .speculative_execution_policy(None)
+        .serial_consistency(Some(address.levels.serial()))
+        .consistency(address.levels.commit())
+        .request_timeout(Some(address.request_timeout));
+    profile.build().into_handle()
+}
+
 pub(super) async fn connect(address: &Address) -> Result<(Session, LibraryTasksEnd), OpenError> {
     let mut policy = DefaultPolicy::builder();
     if let Some(datacenter) = &address.datacenter {
@@ -64,20 +80,12 @@ pub(super) async fn connect(address: &Address) -> Result<(Session, LibraryTasksE
         let elsewhere_too = address.levels == Levels::Global;
         policy = policy.prefer_datacenter(datacenter.clone()).permit_dc_failover(elsewhere_too);
     }
-    // No retries: the second request would be refused by what the first one wrote. No timestamps: the cells
-    // of a transaction get its ballot.
-    let profile = ExecutionProfile::builder()
-        .retry_policy(Arc::new(FallthroughRetryPolicy::new()))
-        .speculative_execution_policy(None)
-        .serial_consistency(Some(address.levels.serial()))
-        .consistency(address.levels.commit())
-        .request_timeout(Some(address.request_timeout))
-        .load_balancing_policy(policy.build())
-        .build();
+    let profile = ExecutionProfile::builder().load_balancing_policy(policy.build());
+    let profile = sent_once(profile, address);
     let (watch, ending) = LibraryTaskToken::new();
     let mut builder = SessionBuilder::new()
         .known_nodes(&address.contact_points)
-        .default_execution_profile_handle(profile.into_handle())
+        .default_execution_profile_handle(profile)
         .connection_timeout(CONNECTION_TIMEOUT)
         .keepalive_interval(KEEPALIVE)
         .keepalive_timeout(KEEPALIVE)
@@ -282,7 +290,8 @@ pub(super) async fn open(address: &Address) -> Result<(Statements, LibraryTasksE
         tracing::warn!(keyspace = address.keyspace, "{warning}");
     }
     let (session, ending) = connect(address).await?;
-    match make_ready(session, address).await {
+    let profile = session.get_default_execution_profile_handle().clone();
+    match make_ready(Arc::new(session), address, &profile).await {
         Ok(statements) => Ok((statements, ending)),
         Err(error) => {
             ending.wait().await;
@@ -291,7 +300,50 @@ pub(super) async fn open(address: &Address) -> Result<(Statements, LibraryTasksE
     }
 }
 
-async fn make_ready(session: Session, address: &Address) -> Result<Statements, OpenError> {
+/// How long a session of the caller may take for all checks: its own limits of requests may be longer, or none.
+const OPENING_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// On a session of the caller.
+pub(super) async fn open_on(session: Arc<Session>, address: &Address) -> Result<Statements, OpenError> {
+    let profile = session.get_default_execution_profile_handle().pointee_to_builder();
+    let profile = match &address.levels {
+        Levels::Global => profile,
+        Levels::Local(datacenter) => {
+            let policy = DefaultPolicy::builder().prefer_datacenter(datacenter.clone());
+            profile.load_balancing_policy(policy.permit_dc_failover(false).build())
+        }
+    };
+    let profile = sent_once(profile, address);
+    let opening = async {
+        // The keyspace may be newer than what the session knows.
+        let refreshed = session.refresh_metadata().await;
+        refreshed.map_err(|cause| OpenError::passing(format!("the session knows no cluster: {cause}")))?;
+        let statements = make_ready(Arc::clone(&session), address, &profile).await?;
+        match session.get_cluster_state().get_keyspace(&address.keyspace) {
+            Some(_) => Ok(statements),
+            None => Err(OpenError::misuse(format!(
+                "the session fetches no metadata of keyspace `{}`: name it in keyspaces_to_fetch, and leave \
+                 fetch_schema_metadata on",
+                address.keyspace
+            ))),
+        }
+    };
+    let clock = SystemClock::start().map_err(|cause| {
+        OpenError::refused(format!("the system refuses the thread that waits for answers: {cause}"))
+    })?;
+    match select(pin!(opening), clock.sleep(OPENING_TIMEOUT)).await {
+        Either::Left((opened, _)) => opened,
+        Either::Right(_) => {
+            Err(OpenError::passing(format!("the session did not answer within {OPENING_TIMEOUT:?}")))
+        }
+    }
+}
+
+async fn make_ready(
+    session: Arc<Session>,
+    address: &Address,
+    profile: &ExecutionProfileHandle,
+) -> Result<Statements, OpenError> {
     schema::check_datacenter(&session, address)?;
     match schema::check(&session, address).await {
         // A table that was just created may not have reached this node.
@@ -305,7 +357,7 @@ async fn make_ready(session: Session, address: &Address) -> Result<Statements, O
     for concern in schema::copies(&session, address)? {
         tracing::warn!(keyspace = address.keyspace, "{concern}");
     }
-    let statements = Statements::prepare(session, &address.keyspace, &address.levels).await;
+    let statements = Statements::prepare(session, &address.keyspace, &address.levels, profile).await;
     statements.map_err(|cause| errors::of_preparing(&cause))
 }
 
@@ -422,6 +474,29 @@ async fn text(session: &Session, query: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ::scylla::policies::{
+        retry::DowngradingConsistencyRetryPolicy, speculative_execution::SimpleSpeculativeExecutionPolicy,
+    };
+
+    #[test]
+    fn profile_of_a_caller_is_overridden_so_that_nothing_is_sent_twice() {
+        let theirs = ExecutionProfile::builder()
+            .retry_policy(Arc::new(DowngradingConsistencyRetryPolicy::new()))
+            .speculative_execution_policy(Some(Arc::new(SimpleSpeculativeExecutionPolicy {
+                max_retry_count: 2,
+                retry_interval: Duration::ZERO,
+            })))
+            .serial_consistency(None)
+            .consistency(Consistency::One)
+            .request_timeout(None);
+        let address = Address::parse("scylla://a/k?serial=local&datacenter=b").unwrap();
+        let ours = sent_once(theirs, &address).to_profile();
+        assert!(format!("{:?}", ours.get_retry_policy()).contains("Fallthrough"), "{ours:?}");
+        assert!(ours.get_speculative_execution_policy().is_none());
+        assert_eq!(ours.get_serial_consistency(), Some(address.levels.serial()));
+        assert_eq!(ours.get_consistency(), Consistency::LocalQuorum);
+        assert_eq!(ours.get_request_timeout(), Some(address.request_timeout));
+    }
 
     #[test]
     fn periodic_sync_of_the_commit_log_is_a_concern() {

@@ -4,7 +4,7 @@ use super::{
 };
 use crate::step::Step;
 use ::scylla::{
-    client::session::Session,
+    client::{execution_profile::ExecutionProfileHandle, session::Session},
     errors::PrepareError,
     response::PagingState,
     serialize::row::SerializeRow,
@@ -15,12 +15,14 @@ use ::scylla::{
     },
 };
 use ielections::{Document, DocumentId, DocumentVersion, DocumentWrite, Fence, OnlyIf, Page, Scan};
-use std::{fmt, ops::ControlFlow};
+use std::{fmt, ops::ControlFlow, sync::Arc};
 
-/// The replicas that must agree. Every write to a table uses the same.
+/// The replicas that must agree. Every write to a table uses the same: it is recorded with the table.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Levels {
+pub enum Levels {
+    /// A quorum of all data centres: `SERIAL` and `QUORUM`.
     Global,
+    /// A quorum of this data centre, in which all candidates are: `LOCAL_SERIAL` and `LOCAL_QUORUM`.
     Local(String),
 }
 
@@ -57,7 +59,7 @@ impl fmt::Display for Levels {
 }
 
 pub(super) struct Statements {
-    pub(super) session: Session,
+    pub(super) session: Arc<Session>,
     swap: PreparedStatement,
     release: PreparedStatement,
     read: PreparedStatement,
@@ -77,17 +79,19 @@ pub(super) struct Statements {
 
 impl Statements {
     pub(super) async fn prepare(
-        session: Session,
+        session: Arc<Session>,
         keyspace: &str,
         levels: &Levels,
+        profile: &ExecutionProfileHandle,
     ) -> Result<Self, PrepareError> {
-        let prepare = |text, consistency| prepare(&session, text, consistency);
+        let prepare = |text, consistency| prepare(&session, text, consistency, profile);
         let (commit, read) = (levels.commit(), levels.read());
         let mut scan = prepare(rows::scan(keyspace), read).await?;
         scan.set_page_size(MAX_PAGE.into());
         // A batch in one partition needs no batch log.
         let mut batch = Batch::new(BatchType::Unlogged);
         batch.set_consistency(commit);
+        batch.set_execution_profile_handle(Some(profile.clone()));
         Ok(Self {
             swap: prepare(rows::renewal(keyspace), commit).await?,
             release: prepare(rows::release(keyspace), commit).await?,
@@ -163,8 +167,10 @@ async fn prepare(
     session: &Session,
     text: String,
     consistency: Consistency,
+    profile: &ExecutionProfileHandle,
 ) -> Result<PreparedStatement, PrepareError> {
     let mut statement = session.prepare(text).await?;
+    statement.set_execution_profile_handle(Some(profile.clone()));
     statement.set_consistency(consistency);
     Ok(statement)
 }

@@ -15,7 +15,7 @@ use std::{fmt, path::PathBuf, time::Duration};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Address {
-    scheme: &'static str,
+    pub(crate) scheme: &'static str,
     pub(crate) hosts: Vec<Host>,
     pub(crate) user: String,
     pub(crate) password: Option<Password>,
@@ -28,7 +28,7 @@ pub(crate) struct Address {
 }
 
 /// Servers have 100 connections for all programs, or more, unless they are configured otherwise.
-const CONNECTIONS: u16 = 8;
+pub(in crate::drivers) const CONNECTIONS: u16 = 8;
 
 impl Address {
     /// The first of the schemes is shown. Returns the options as well.
@@ -56,19 +56,24 @@ impl Address {
         if is_wrong(&user) || is_wrong(&database) || database.contains('/') {
             return Err("user and database have names, the database one without a `/`".into());
         }
-        let address = Self {
+        let hosts = parse_hosts(hosts, port)?;
+        Ok((Self { password, ..Self::new(scheme, hosts, user, database) }, options))
+    }
+
+    /// With the defaults of all options.
+    pub(crate) fn new(scheme: &'static str, hosts: Vec<Host>, user: String, database: String) -> Self {
+        Self {
             scheme,
-            hosts: parse_hosts(hosts, port)?,
+            hosts,
             user,
-            password,
+            password: None,
             password_file: None,
             database,
             max_ttl: None,
             request_timeout: REQUEST_TIMEOUT,
             connections: CONNECTIONS,
             tls: None,
-        };
-        Ok((address, options))
+        }
     }
 
     pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<bool, String> {

@@ -54,7 +54,11 @@ pub struct SqlStorage<Server, Session> {
 
 impl<S: Driver> SqlStorage<S, S::Session> {
     pub(in crate::drivers) async fn opened(url: &str) -> Result<Self, OpenError> {
-        let (connections, shown) = open::open(S::at(url)?).await?;
+        Self::opened_on(S::at(url)?).await
+    }
+
+    pub(in crate::drivers) async fn opened_on(server: S) -> Result<Self, OpenError> {
+        let (connections, shown) = open::open(server).await?;
         let clocks = Clocks::default();
         clocks.seen(connections.clock(), shown.server_time);
         Ok(Self { connections, history: Mutex::new(shown.adopted), clocks })

@@ -1,6 +1,16 @@
 use super::{fresh, server, url};
-use crate::{driver::described, is_refused};
-use vvm_storage::{OpenErrorKind, cells::CellStorage as _, init_storage, objects::ObjectCells};
+use crate::{
+    driver::{described, is_the_storage_at},
+    is_refused,
+};
+use object_store::aws::AmazonS3Builder;
+use std::{sync::Arc, time::Duration};
+use vvm_storage::{
+    OpenErrorKind,
+    cells::{CellStorage as _, Cells},
+    init_storage,
+    objects::{ObjectCells, ObjectStoreBuilder, OpenOptions},
+};
 
 #[tokio::test]
 async fn prefix_that_was_not_initialised_is_refused() {
@@ -11,6 +21,22 @@ async fn prefix_that_was_not_initialised_is_refused() {
     init_storage(&url).await.unwrap();
     let opened = ObjectCells::open(&url).await.unwrap().opened().unwrap();
     assert!(!opened.location.contains("request_timeout"), "{opened}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn builder_of_the_caller_opens_the_same_records() {
+    let name = fresh();
+    let url = url(&name);
+    init_storage(&url).await.unwrap();
+    let (place, text) = url.strip_prefix("s3://").unwrap().split_once('?').unwrap();
+    let (bucket, prefix) = place.split_once('/').unwrap();
+    let value = |name: &str| text.split('&').find_map(|option| option.strip_prefix(name)?.strip_prefix('='));
+    let mut builder = AmazonS3Builder::from_env().with_bucket_name(bucket).with_region("us-east-1");
+    builder = value("region").into_iter().fold(builder, AmazonS3Builder::with_region);
+    builder = value("endpoint").into_iter().fold(builder, AmazonS3Builder::with_endpoint);
+    let options = OpenOptions { request_timeout: Duration::from_secs(20), ..OpenOptions::default() };
+    let cells = ObjectCells::open_with(ObjectStoreBuilder::S3(builder), prefix, options).await.unwrap();
+    is_the_storage_at(&url, Arc::new(Cells::new(cells))).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

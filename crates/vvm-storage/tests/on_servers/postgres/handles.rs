@@ -1,7 +1,7 @@
 use super::{client, fresh_database, url};
 use crate::{
     driver::{
-        TTL, VACANT, age_is_that_of_the_last_write, described, entry, fresh, led,
+        TTL, VACANT, age_is_that_of_the_last_write, described, entry, fresh, is_the_storage_at, led,
         login_can_look_but_not_claim, many_create, renewed, slot_of, storage_that_is_dropped_is_replaced,
         ttl_is_refused_until_the_bound_is_raised,
     },
@@ -9,7 +9,10 @@ use crate::{
 };
 use ielections::WriteError;
 use std::{sync::Arc, time::Duration};
-use vvm_storage::{OpenErrorKind, Step, StepOutcome, SysVvmStorage, init_storage, postgres::PostgresStorage};
+use vvm_storage::{
+    OpenErrorKind, Step, StepOutcome, SysVvmStorage, init_storage,
+    postgres::{OpenOptions, PostgresStorage},
+};
 
 async fn opened() -> (String, PostgresStorage) {
     let database = fresh_database().await;
@@ -31,6 +34,19 @@ async fn database_that_is_not_ready_is_refused_with_the_way_out() {
     is_refused(&url("vvm_test_missing"), OpenErrorKind::Refused, &["CREATE DATABASE"]).await;
     let silent = "postgres://postgres@127.0.0.1:1/postgres";
     is_refused(silent, OpenErrorKind::Passing, &["no PostgreSQL answers at"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn configuration_of_the_caller_opens_the_same_records() {
+    let url = url(&fresh_database().await);
+    init_storage(&url).await.unwrap();
+    let own = url.split('?').next().unwrap().parse().unwrap();
+    let options = OpenOptions { request_timeout: Duration::from_secs(20), ..OpenOptions::default() };
+    let storage = PostgresStorage::open_with(&own, None, options).await.unwrap();
+    is_the_storage_at(&url, Arc::new(storage)).await;
+    let mut forgetful = own.clone();
+    forgetful.options("-c synchronous_commit=off");
+    says(&PostgresStorage::open_with(&forgetful, None, options).await.unwrap_err(), &["synchronous_commit"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
