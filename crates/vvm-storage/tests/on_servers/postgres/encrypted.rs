@@ -4,10 +4,17 @@ use crate::{
     is_refused, refused, says,
 };
 use ielections::ReadError;
+use rustls::{
+    ClientConfig, RootCertStore,
+    crypto::aws_lc_rs,
+    pki_types::{CertificateDer, pem::PemObject as _},
+};
 use servers::postgres::Postgres;
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 use vvm_storage::{
-    OpenErrorKind::Refused, Step, StepOutcome, SysVvmStorage, init_storage, postgres::PostgresStorage,
+    OpenErrorKind::Refused,
+    Step, StepOutcome, SysVvmStorage, init_storage,
+    postgres::{OpenOptions, PostgresStorage},
 };
 
 /// Its certificate bears the name `localhost`, and no address.
@@ -70,6 +77,29 @@ async fn server_with_a_certificate_for_its_name_is_used() {
             tokio::task::yield_now().await;
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tls_of_the_caller_is_used_and_verified() {
+    let server = Encrypted::start().await;
+    let tls = |authority: &str| {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_file(server.0.certificate(authority)).unwrap()).unwrap();
+        let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()));
+        let builder = builder.with_safe_default_protocol_versions().unwrap();
+        Some(builder.with_root_certificates(roots).with_no_client_auth())
+    };
+    // `sslmode` is `prefer`, which would go on without TLS.
+    let own = format!("host=localhost port={} user=encrypted dbname=postgres", server.0.address().port());
+    let own = own.parse().unwrap();
+    let open =
+        async |authority| PostgresStorage::open_with(&own, tls(authority), OpenOptions::default()).await;
+    let storage = open("authority.pem").await.unwrap();
+    assert_eq!(server.sees().await, [(true, None)]);
+    storage.close().await;
+    says(&open("stranger.pem").await.unwrap_err(), &["another authority"]);
+    let plain = PostgresStorage::open_with(&own, None, OpenOptions::default()).await.unwrap_err();
+    says(&plain, &["no encryption"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
