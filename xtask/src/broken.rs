@@ -31,7 +31,11 @@ const SEEDS: &str = "10000";
 /// How many worlds of the copy have to pass without a bug.
 const SOUND_SEEDS: &str = "1000";
 
-const SUITES: Test = Test { package: "ielections", file: "suite", features: None, module: None };
+const SUITES: Test = Test { package: "ielections", file: "suite", module: None };
+
+/// Those that the tests need, and no driver of a server, which takes minutes to build.
+const FEATURES: &str = "ielections/testing,vvm-containment/simulation,vvm-deadman/testing,vvm-storage/cells,\
+    vvm-storage/sqlite,vvm-storage/testing";
 
 /// Names the variant that is at work.
 const VARIABLE: &str = "VVM_BROKEN";
@@ -55,6 +59,8 @@ pub(crate) enum BrokenError {
     Build(String),
     #[error("no case of a public suite is called `{0}`")]
     NoCase(&'static str),
+    #[error("{package} has no one program for the test `{file}`")]
+    NoTest { package: &'static str, file: &'static str },
     #[error("it fails without a bug:\n{0}")]
     Unsound(String),
 }
@@ -66,14 +72,15 @@ pub(crate) fn run(names: &[OsString]) -> bool {
 }
 
 fn run_chosen(names: &[OsString]) -> Result<bool, Box<dyn std::error::Error>> {
-    let root = Workspace::read()?.root;
+    let workspace = Workspace::read()?;
     let mut variants = variants()?;
-    let copy = BrokenTree { folder: root.join("target/broken") };
-    copy.plant(&root, &variants)?;
+    let copy = BrokenTree { folder: workspace.root.join("target/broken") };
+    copy.plant(&workspace.root, &variants)?;
     copy.build()?;
-    let suites = copy.suites(&variants)?;
+    let tests = copy.build_tests(&workspace, &variants)?;
+    let suites = tests.suites(&variants)?;
     println!("without a bug: {}", passes("simulation", &mut copy.simulation(&["--seeds", SOUND_SEEDS]))?);
-    println!("without a bug: {}", passes("suite", &mut Command::new(&suites))?);
+    println!("without a bug: {}", passes("suite", &mut Command::new(suites))?);
     let parts: BTreeSet<&str> = variants.iter().filter_map(|variant| variant.by_check).collect();
     for part in parts {
         println!("without a bug: {}", passes("check", &mut copy.check(part))?);
@@ -83,7 +90,7 @@ fn run_chosen(names: &[OsString]) -> Result<bool, Box<dyn std::error::Error>> {
         .retain(|variant| names.is_empty() || names.iter().any(|name| variant.name.contains(name.as_ref())));
     let mut caught = 0;
     let processors = thread::available_parallelism().map_or(1, usize::from);
-    let judged = side_by_side(&variants, processors, |variant| copy.judge(&suites, variant));
+    let judged = side_by_side(&variants, processors, |variant| copy.judge(&tests, variant));
     for (variant, judged) in variants.iter().zip(judged) {
         match judged {
             Ok(Ok(found)) => {
@@ -166,36 +173,32 @@ impl BrokenTree {
         command
     }
 
-    /// Builds the public suites, which have every case that finds one of `variants`. Returns their program.
-    fn suites(&self, variants: &[Variant]) -> Result<PathBuf, BrokenError> {
-        let (program, _) = self.tests(SUITES)?.remove(0);
-        let listed = said(&output("suite", Command::new(&program).arg("--list"))?.stdout);
-        let is_missing = |case: &&str| !listed.contains(&format!("::{case}: test\n"));
-        match variants.iter().flat_map(|variant| &variant.by_cases).copied().find(is_missing) {
-            Some(case) => Err(BrokenError::NoCase(case)),
-            None => Ok(program),
-        }
-    }
-
-    /// Builds a test. Returns its programs, of which there is one at least, each with the folder of its package.
-    fn tests(&self, test: Test) -> Result<Vec<(PathBuf, PathBuf)>, BrokenError> {
-        let Test { package, file, features, .. } = test;
+    /// Builds the tests that find `variants`, at once and with one set of features, so that each dependency is built once.
+    fn build_tests(&self, workspace: &Workspace, variants: &[Variant]) -> Result<BrokenTests, BrokenError> {
+        let needed: Vec<Test> =
+            variants.iter().filter_map(|variant| variant.by_test).chain([SUITES]).collect();
         let mut build = self.cargo("test");
-        build.args(["--no-run", "--message-format=json", "--package", package]);
-        match file {
-            "--bins" | "--lib" => build.arg(file),
-            file => build.args(["--test", file]),
-        };
-        match features {
-            Some(features) => build.args(["--no-default-features", "--features", features]),
-            None => build.arg("--all-features"),
-        };
+        build.args(["--no-run", "--message-format=json", "--features", FEATURES]);
+        for package in needed.iter().map(|test| test.package).collect::<BTreeSet<_>>() {
+            build.args(["--package", package]);
+        }
+        for file in needed.iter().map(|test| test.file).collect::<BTreeSet<_>>() {
+            match file {
+                "--bins" | "--lib" => build.arg(file),
+                file => build.args(["--test", file]),
+            };
+        }
         let built = output_of_build(&mut build)?;
-        let programs = programs_of(&built, true);
-        if programs.is_empty() { Err(BrokenError::Build(said(&built.stderr))) } else { Ok(programs) }
+        if !built.status.success() {
+            return Err(BrokenError::Build(said(&built.stderr)));
+        }
+        let programs = said(&built.stdout).lines().filter_map(TestProgram::of_message).collect();
+        let folder =
+            |package: &workspace::Package| (package.name.clone(), self.tree().join(package.folder()));
+        Ok(BrokenTests { programs, folders: workspace.packages.iter().map(folder).collect() })
     }
 
-    fn judge(&self, suites: &Path, variant: &Variant) -> Judged {
+    fn judge(&self, tests: &BrokenTests, variant: &Variant) -> Judged {
         let mut found = Vec::new();
         if variant.in_simulation {
             let mut simulation = self.simulation(&["--seeds", SEEDS, "--fail-fast"]);
@@ -214,7 +217,7 @@ impl BrokenTree {
             }
         }
         if !variant.by_cases.is_empty() {
-            let mut command = Command::new(suites);
+            let mut command = Command::new(tests.program(SUITES)?);
             let ran = ended(output("suite", command.args(&variant.by_cases).env(VARIABLE, variant.name)))?;
             let printed = ran.map(|ran| said(&ran.stdout)).unwrap_or_default();
             let passed = |case: &&&str| printed.contains(&format!("::{case} ... ok"));
@@ -224,22 +227,75 @@ impl BrokenTree {
             }
             found.push(variant.by_cases.join(", "));
         }
-        if let Some(test @ Test { package, file, module, .. }) = variant.by_test {
-            // Not through cargo, which would wait for the builds of other variants.
-            let mut is_caught = false;
-            for (program, folder) in self.tests(test)? {
-                let mut command = Command::new(program);
-                command.args(module).current_dir(folder).envs(scratch_variable());
-                passes("test", &mut command)?;
-                let broken = ended(output("test", command.env(VARIABLE, variant.name)))?;
-                is_caught |= broken.is_none_or(|ran| !ran.status.success());
-            }
-            if !is_caught {
+        if let Some(test @ Test { package, file, module }) = variant.by_test {
+            let mut command = Command::new(tests.program(test)?);
+            command.args(module).current_dir(tests.folder(package)?).envs(scratch_variable());
+            passes("test", &mut command)?;
+            let broken = ended(output("test", command.env(VARIABLE, variant.name)))?;
+            if broken.is_some_and(|ran| ran.status.success()) {
                 return Ok(Err(format!("the tests of {package}, {file} pass")));
             }
             found.push(format!("tests of {package}, {file}"));
         }
         Ok(Ok(found))
+    }
+}
+
+/// The programs of the tests of the copy.
+struct BrokenTests {
+    programs: Vec<TestProgram>,
+    /// Where each package of the copy is.
+    folders: BTreeMap<String, PathBuf>,
+}
+
+struct TestProgram {
+    folder: PathBuf,
+    /// What the list names: `--lib`, `--bins`, or a file below `tests`.
+    file: String,
+    program: PathBuf,
+}
+
+impl TestProgram {
+    /// Reads a message of cargo. Returns `None` if it is not about a program of tests.
+    fn of_message(message: &str) -> Option<Self> {
+        let message: serde_json::Value = serde_json::from_str(message).ok()?;
+        message["profile"]["test"].as_bool().filter(|is_test| *is_test)?;
+        let (target, folder) = (&message["target"], Path::new(message["manifest_path"].as_str()?).parent()?);
+        let file = match target["kind"][0].as_str()? {
+            "test" => target["name"].as_str()?,
+            "bin" => "--bins",
+            _ => "--lib",
+        };
+        let program = message["executable"].as_str()?.into();
+        Some(Self { folder: folder.to_path_buf(), file: file.to_owned(), program })
+    }
+}
+
+impl BrokenTests {
+    fn folder(&self, package: &'static str) -> Result<&Path, BrokenError> {
+        self.folders.get(package).map(PathBuf::as_path).ok_or(BrokenError::NoTest { package, file: "" })
+    }
+
+    /// Returns the program of a test, of which there is one.
+    fn program(&self, Test { package, file, .. }: Test) -> Result<&Path, BrokenError> {
+        let folder = self.folder(package)?;
+        let is_it = |built: &&TestProgram| built.folder == folder && built.file == file;
+        let mut found = self.programs.iter().filter(is_it);
+        match (found.next(), found.next()) {
+            (Some(only), None) => Ok(&only.program),
+            _ => Err(BrokenError::NoTest { package, file }),
+        }
+    }
+
+    /// Returns the program of the public suites, which has every case that finds one of `variants`.
+    fn suites(&self, variants: &[Variant]) -> Result<&Path, BrokenError> {
+        let program = self.program(SUITES)?;
+        let listed = said(&output("suite", Command::new(program).arg("--list"))?.stdout);
+        let is_missing = |case: &&str| !listed.contains(&format!("::{case}: test\n"));
+        match variants.iter().flat_map(|variant| &variant.by_cases).copied().find(is_missing) {
+            Some(case) => Err(BrokenError::NoCase(case)),
+            None => Ok(program),
+        }
     }
 }
 
@@ -259,18 +315,6 @@ fn ended(ran: Result<Output, BrokenError>) -> Result<Option<Output>, BrokenError
     }
 }
 
-/// Returns the programs that the messages of a build name, or its test programs, each with the folder of its package. None
-/// if it failed.
-pub(crate) fn programs_of(built: &Output, are_tests: bool) -> Vec<(PathBuf, PathBuf)> {
-    let of = |message: &str| {
-        let message: serde_json::Value = serde_json::from_str(message).ok()?;
-        (built.status.success() && message["profile"]["test"] == are_tests).then_some(())?;
-        let folder = Path::new(message["manifest_path"].as_str()?).parent()?;
-        Some((message["executable"].as_str()?.into(), folder.into()))
-    };
-    said(&built.stdout).lines().filter_map(of).collect()
-}
-
 /// A condition that holds in the runs of the variant `name` alone.
 fn condition(name: &str) -> String {
     format!(
@@ -279,21 +323,21 @@ fn condition(name: &str) -> String {
     )
 }
 
-pub(crate) fn output(program: &'static str, command: &mut Command) -> Result<Output, BrokenError> {
+fn output(program: &'static str, command: &mut Command) -> Result<Output, BrokenError> {
     limit::output(command, LIMIT).map_err(|cause| BrokenError::Start { program, cause })
 }
 
 /// Runs a build, whose limit is that of a step: it is no test.
-pub(crate) fn output_of_build(command: &mut Command) -> Result<Output, BrokenError> {
+fn output_of_build(command: &mut Command) -> Result<Output, BrokenError> {
     limit::output(command, limit::STEP).map_err(|cause| BrokenError::Start { program: "cargo", cause })
 }
 
-pub(crate) fn said(bytes: &[u8]) -> String {
+fn said(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// Copies the tree at `root`, with these texts instead of its own.
-pub(crate) fn copy_tree(root: &Path, to: &Path, planted: &[(PathBuf, String)]) -> Result<(), BrokenError> {
+fn copy_tree(root: &Path, to: &Path, planted: &[(PathBuf, String)]) -> Result<(), BrokenError> {
     let mut kept = BTreeSet::new();
     for file in list(root)? {
         let to = to.join(&file);
@@ -338,7 +382,7 @@ fn remove_others(folder: &Path, kept: &BTreeSet<PathBuf>) -> Result<(), BrokenEr
     Ok(())
 }
 
-pub(crate) fn read(path: &Path) -> Result<String, BrokenError> {
+fn read(path: &Path) -> Result<String, BrokenError> {
     fs::read_to_string(path).map_err(|cause| BrokenError::File { path: path.to_path_buf(), cause })
 }
 

@@ -21,8 +21,6 @@ pub(super) struct Test {
     pub(super) package: &'static str,
     /// The name of the file; `--bins` or `--lib` for the unit tests of programs, or of the library.
     pub(super) file: &'static str,
-    /// The only features of the package, or all of them: drivers of servers take minutes to build.
-    pub(super) features: Option<&'static str>,
     /// The module with the cases, or all of them.
     pub(super) module: Option<&'static str>,
 }
@@ -31,7 +29,7 @@ impl Test {
     fn parse(text: &'static str) -> Option<Self> {
         let mut words = text.split(' ');
         let (package, file) = (words.next()?, words.next()?);
-        Some(Self { package, file, features: words.next(), module: words.next() })
+        Some(Self { package, file, module: words.next() })
     }
 }
 
@@ -108,12 +106,12 @@ mod tests {
 
     #[test]
     fn changes_of_several_lines_are_read_whole() {
-        let list = "package a\n# note\nbug one\ncases x y\ncheck z\n-1\n-2\n+3\n-5\n+6\n\nbug two\ntest p f a,b m\nsimulation";
+        let list = "package a\n# note\nbug one\ncases x y\ncheck z\n-1\n-2\n+3\n-5\n+6\n\nbug two\ntest p f m\nsimulation";
         let [one, two] = &parse(list).unwrap()[..] else { panic!("not two bugs") };
         let changes: Vec<_> = one.changes.iter().map(|change| (&*change.good, &*change.broken)).collect();
         assert_eq!(changes, [("1\n2", "3"), ("5", "6")]);
         assert_eq!((one.by_check, &*one.by_cases, one.changes[0].package), (Some("z"), &["x", "y"][..], "a"));
-        let test = Test { package: "p", file: "f", features: Some("a,b"), module: Some("m") };
+        let test = Test { package: "p", file: "f", module: Some("m") };
         assert_eq!((two.by_test, two.in_simulation), (Some(test), true));
         assert_eq!(parse("bug one\n\n+3\n").unwrap_err().number, 3);
     }
