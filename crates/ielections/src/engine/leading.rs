@@ -139,10 +139,11 @@ impl<K: Key> Engine<K> {
             self.remove(id);
             return;
         };
-        self.env.deadman.disarm(leading.armed);
+        // That of the TTL last: no deadline later than that is in force at any time (I3).
         if let Some(armed) = leading.support.and_then(|support| support.armed) {
             self.env.deadman.disarm(armed);
         }
+        self.env.deadman.disarm(leading.armed);
         if leading.gone {
             let _ = reply.send(ReleaseOutcome::AlreadyGone);
             self.remove(id);

@@ -213,7 +213,7 @@ impl<K: Key> Engine<K> {
                     let won = WonSlot { slot: 0, entry, sent_at };
                     return self.won_by_right(id, campaign, key, won);
                 }
-                _ if campaign.is_none() => return self.abandon_succession(id),
+                _ if campaign.is_none() => return self.abandon_idle_succession(id),
                 SuccessorStep::Sleep(until) => {
                     let offers_at =
                         succeeding.leader.as_ref().map_or(Instant::NEVER, |_| succeeding.offers_at);
@@ -292,13 +292,15 @@ impl<K: Key> Engine<K> {
         let Some(actor) = self.actors.get_mut(id) else { return };
         let Kind::Succeeding(succeeding) = &mut actor.kind else { return };
         succeeding.campaign = None;
-        if !actor.calling {
-            self.abandon_succession(id);
-        }
+        self.abandon_idle_succession(id);
     }
 
-    /// Deletes the records that its unresolved attempts may have left.
-    fn abandon_succession(&mut self, id: usize) {
+    /// Deletes the records that its unresolved attempts may have left. Does nothing while a call is in flight, whatever
+    /// datagram or instant comes meanwhile: another actor with this number would get the answer.
+    fn abandon_idle_succession(&mut self, id: usize) {
+        if self.actors[id].calling {
+            return;
+        }
         let Kind::Succeeding(succeeding) = mem::replace(&mut self.actors[id].kind, Kind::Changing) else {
             return;
         };

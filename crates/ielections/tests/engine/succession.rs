@@ -563,3 +563,33 @@ fn terms_that_do_not_fit_are_refused() {
         assert!(matches!(refused, AcquireError::SuccessorOfManySlots), "{refused}");
     });
 }
+
+/// Shows I6: the actor of a withdrawn successor stays until its claim is answered. Another one would get the answer.
+#[test]
+fn datagram_to_a_withdrawn_successor_does_not_end_it_before_the_answer_to_its_claim() {
+    in_mock_time(async |pair| {
+        let _leadership = pair.leader.acquire().await;
+        let standby = &pair.standby;
+        let claiming = async {
+            pair.until_named().await;
+            standby.storage.fail_always(Verb::TakeOver, Fault::SlowAnswer(P / 20));
+            pair.leader.process.crash();
+            pair.leader.cut();
+            pair.until(|| standby.storage.count(Verb::TakeOver) > 0).await;
+        };
+        tokio::select! {
+            biased;
+            _ = standby.acquire() => panic!("it has not claimed yet"),
+            () = claiming => {}
+        }
+        let ping = *pair.leader.link.sent.lock().unwrap().last().unwrap();
+        standby.link.deliver(PeerMessage::Received(ping));
+        pair.until(|| standby.storage.count(Verb::CompareAndDelete) > 0).await;
+        let claimed = standby.storage.calls_of(Verb::TakeOver)[0];
+        let released = standby.storage.calls_of(Verb::CompareAndDelete)[0];
+        assert!(
+            claimed.until.is_some_and(|answered_at| released.at >= answered_at),
+            "{claimed:?} {released:?}"
+        );
+    });
+}
