@@ -153,9 +153,9 @@ fn read(words: Vec<OsString>, variables: &settings::Variables) -> Result<(Cli, R
     let matches = described.try_get_matches_from_mut(settled.words());
     let cli = matches.and_then(|matches| {
         let is_typed = |option: &str| !settled.origins.has(option);
-        let checked = check_modifiers(&matches, is_typed)
-            .and_then(|()| check_excluded(&matches))
-            .and_then(|()| check_successor(&matches, is_typed))
+        let checked = check_excluded(&matches)
+            .and_then(|()| check_modifiers(&matches, is_typed))
+            .and_then(|()| check_successor(&matches))
             .and_then(|()| check_password(&matches, is_typed));
         // With the usage of the command, not that of all commands.
         checked.map_err(|refusal| {
@@ -256,7 +256,8 @@ fn unreadable(words: &[OsString]) -> Option<String> {
     })
 }
 
-const MODIFIERS: [(&str, &str); 10] = [
+/// Options that have an effect only with another one.
+const MODIFIERS: [(&str, &str); 12] = [
     ("alive_within", WARM),
     ("after_stop", WARM),
     ("start_timeout", WARM),
@@ -267,82 +268,84 @@ const MODIFIERS: [(&str, &str); 10] = [
     ("check_interval", "check"),
     ("check_timeout", "check"),
     ("check_failures", "check"),
+    ("support", SUCCESSOR),
+    ("successor_advertise", SUCCESSOR),
 ];
 
 const RESTART: &str = "on_exit";
-
 const WARM: &str = "warm";
+const SUCCESSOR: &str = "successor";
 
-/// Options that `--warm` excludes, each with the value that has no effect, and why.
-const NOT_WARM: [(&str, &str, &str); 4] = [
+/// An option that another one excludes, the value that has no effect, and why.
+type Excluded = (&'static str, &'static str, &'static str);
+
+const NOT_WARM: [Excluded; 4] = [
     ("try_once", "false", "an app that waits for its turn does not end because another leader lives"),
     ("on_exit", "release", "the app is always started again, and never under the same leadership"),
     ("pre_stop", "", "the app gets \"stop\" over its socket instead"),
     ("check", "", "the app says whether it is ready over its socket instead"),
 ];
 
-fn check_excluded(matches: &ArgMatches) -> Result<(), Error> {
-    let (is_once, excluded, command) = match matches.subcommand() {
-        Some(("run", run)) if run.get_flag(WARM) => (false, &NOT_WARM[..], run),
-        Some(("once", once)) => (true, &REFUSED[..], once),
-        _ => return Ok(()),
-    };
-    for (option, harmless, why) in excluded {
-        let is_set = command.value_source(option) == Some(ValueSource::CommandLine);
-        let mut values = command.get_raw(option).into_iter().flatten();
-        if is_set && values.any(|value| value != *harmless) {
-            let shown = if *option == "try_once" { "try".into() } else { option.replace('_', "-") };
-            let what = match is_once {
-                true => format!("vvm once takes no --{shown}: {why}\n"),
-                false => format!("--{shown} has no meaning with --warm: {why}\n"),
-            };
-            return Err(refusal_of(&shown, ErrorKind::ArgumentConflict, what));
-        }
-    }
-    Ok(())
-}
-
-/// Options that `--successor` excludes, each with the value that has no effect, and why.
-const NOT_WITH_SUCCESSOR: [(&str, &str, &str); 3] = [
+/// For `vvm elect` the first alone.
+const NOT_WITH_SUCCESSOR: [Excluded; 3] = [
     ("slots", "1", "a successor is for a name with one slot"),
     ("warm", "false", "a warm app is not told yet when its deadline comes nearer"),
     ("pre_stop", "", "after a loss, 0.15 of --support is too short for it"),
 ];
 
-/// Refuses what can't go together with a successor, wherever it comes from.
-fn check_successor(matches: &ArgMatches, is_typed: impl Fn(&str) -> bool) -> Result<(), Error> {
-    let Some((name, command)) = matches.subcommand().filter(|(name, _)| ["run", "elect"].contains(name))
-    else {
-        return Ok(());
+fn is_set(command: &ArgMatches, option: &str) -> bool {
+    command.value_source(option) == Some(ValueSource::CommandLine)
+}
+
+/// Returns the option as it is written.
+fn shown(option: &str) -> String {
+    if option == "try_once" { "try".into() } else { option.replace('_', "-") }
+}
+
+fn refuse_excluded(
+    command: &ArgMatches,
+    options: &[Excluded],
+    says: impl Fn(&str, &str) -> String,
+) -> Result<(), Error> {
+    let has_effect = |(option, harmless, _): &&Excluded| {
+        is_set(command, option)
+            && command.get_raw(option).into_iter().flatten().any(|value| value != *harmless)
     };
-    let is_set = |option| command.value_source(option) == Some(ValueSource::CommandLine);
-    if !is_set("successor") {
-        for option in ["support", "successor_advertise"] {
-            let shown = option.replace('_', "-");
-            if is_set(option) && is_typed(&shown) {
-                let what =
-                    format!("--{shown} has no effect without --successor: add that, or leave it out\n");
-                return Err(refusal_of(&shown, ErrorKind::MissingRequiredArgument, what));
-            }
+    let Some((option, _, why)) = options.iter().find(has_effect) else { return Ok(()) };
+    let shown = shown(option);
+    Err(refusal_of(&shown, ErrorKind::ArgumentConflict, says(&shown, why)))
+}
+
+fn check_excluded(matches: &ArgMatches) -> Result<(), Error> {
+    match matches.subcommand() {
+        Some(("run", run)) if run.get_flag(WARM) => refuse_excluded(run, &NOT_WARM, |option, why| {
+            format!("--{option} has no meaning with --warm: {why}\n")
+        }),
+        Some(("once", once)) => {
+            refuse_excluded(once, &REFUSED, |option, why| format!("vvm once takes no --{option}: {why}\n"))
         }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses what can't go together with a successor, wherever it comes from.
+fn check_successor(matches: &ArgMatches) -> Result<(), Error> {
+    let (options, command) = match matches.subcommand() {
+        Some(("run", run)) => (&NOT_WITH_SUCCESSOR[..], run),
+        Some(("elect", elect)) => (&NOT_WITH_SUCCESSOR[..1], elect),
+        _ => return Ok(()),
+    };
+    if !is_set(command, SUCCESSOR) {
         return Ok(());
     }
-    for (option, harmless, why) in NOT_WITH_SUCCESSOR {
-        if option != "slots" && name == "elect" {
-            continue;
-        }
-        let mut values = command.get_raw(option).into_iter().flatten();
-        if is_set(option) && values.any(|value| value != harmless) {
-            let shown = option.replace('_', "-");
-            let what = format!("--{shown} can't be used with --successor: {why}; leave one of them out\n");
-            return Err(refusal_of(&shown, ErrorKind::ArgumentConflict, what));
-        }
-    }
+    refuse_excluded(command, options, |option, why| {
+        format!("--{option} can't be used with --successor: {why}; leave one of them out\n")
+    })?;
     let storage = command.get_one::<String>("storage").map(String::as_str).unwrap_or_default();
     if vvm_storage::url::shared_between_machines(storage).is_ok_and(|is_shared| !is_shared) {
         let what = "--successor needs a storage on a server: this one would be lost together with the leader's machine; \
                     docs/choosing.md compares them\n";
-        return Err(refusal_of("successor", ErrorKind::ArgumentConflict, what.into()));
+        return Err(refusal_of(SUCCESSOR, ErrorKind::ArgumentConflict, what.into()));
     }
     if let (Some(support), Some(ttl)) = (command.get_one("support"), command.get_one("ttl"))
         && let Err(refusal) = SupportPeriod::new(*support, *ttl)
@@ -362,22 +365,26 @@ fn refusal_of(option: &str, kind: ErrorKind, what: String) -> Error {
 /// Checks the modifiers in `matches`, a whole command line. Those for which `is_typed` is false come from
 /// the environment or a settings file, which several commands may share: they may have no effect.
 fn check_modifiers(matches: &ArgMatches, is_typed: impl Fn(&str) -> bool) -> Result<(), Error> {
-    let Some((name, run)) = matches.subcommand().filter(|(name, _)| ["run", "once"].contains(name)) else {
+    let Some((name, command)) =
+        matches.subcommand().filter(|(name, _)| ["run", "once", "elect"].contains(name))
+    else {
         return Ok(());
     };
     for (modifier, modified) in MODIFIERS {
-        let is_given = run.value_source(modifier) == Some(ValueSource::CommandLine);
+        // `vvm elect` has some of them.
+        if command.try_contains_id(modifier).is_err() || !is_set(command, modifier) {
+            continue;
+        }
         let has_effect = match modified {
-            WARM => run.get_flag(WARM),
+            WARM => command.get_flag(WARM),
             // A warm app is started again, too.
-            RESTART if modifier != "restart_limit" && run.get_flag(WARM) => true,
-            RESTART => run.get_one::<OnExit>(RESTART) == Some(&OnExit::Restart),
-            modified => run.contains_id(modified),
+            RESTART if modifier != "restart_limit" && command.get_flag(WARM) => true,
+            RESTART => command.get_one::<OnExit>(RESTART) == Some(&OnExit::Restart),
+            modified => command.contains_id(modified),
         };
-        let modifier = modifier.replace('_', "-");
-        if is_given && !has_effect && is_typed(&modifier) {
-            let missing =
-                if modified == RESTART { "on-exit restart".into() } else { modified.replace('_', "-") };
+        let modifier = shown(modifier);
+        if !has_effect && is_typed(&modifier) {
+            let missing = if modified == RESTART { "on-exit restart".into() } else { shown(modified) };
             let way_out = match (name, modified) {
                 ("once", RESTART) => "with vvm once: leave it out, or use --retry-after".to_owned(),
                 _ => format!("without --{missing}: add that, or leave it out"),

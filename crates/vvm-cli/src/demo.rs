@@ -5,7 +5,7 @@
 
 mod candidate;
 mod checks;
-mod picture;
+mod course;
 mod script;
 mod worker;
 
@@ -34,6 +34,7 @@ use std::{
     process::ExitCode,
 };
 use tempfile::{Builder, TempDir};
+use vvm_clock::SystemClock;
 use vvm_containment::{Containment, Family, end_all};
 use vvm_host::operate::Timeline;
 use vvm_storage::BeyondLimits;
@@ -134,9 +135,9 @@ fn play(
         Err(error @ DemoError::Interrupted(_)) => return Err(error),
         played => played.err().map(|error| error.to_string()),
     };
-    let (moments, course, work) = run.end()?;
-    let timeline = course.timeline(&moments, &work, demo.ttl);
-    Ok((Results::new(&moments, &work, demo.ttl, early.as_deref()), timeline))
+    let (course, work) = run.end()?;
+    let timeline = course.timeline(&work, demo.ttl, SystemClock::read());
+    Ok((Results::new(&course, &work, demo.ttl, early.as_deref()), timeline))
 }
 
 fn report(demo: &DemoArgs, results: &Results, storage: &str, folder: TempDir) -> Result<bool, DemoError> {

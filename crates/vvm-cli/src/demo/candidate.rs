@@ -2,7 +2,7 @@
 
 use super::{
     DemoCandidateArgs,
-    checks::Moments,
+    course::Course,
     worker::{Log, WorkPeriod, WorkerLine},
 };
 use crate::{announce::say, exit, leadership::is_ours};
@@ -127,7 +127,7 @@ impl Candidate {
     }
 
     /// Notes that the `vvm run` has ended, and what its guardian has written about a stopped host.
-    pub(super) fn end(&mut self, moments: &mut Moments) {
+    pub(super) fn end(&mut self, course: &mut Course) {
         self.guardian = None;
         if self.done != Some(CandidateEnd::HostStopped) {
             return;
@@ -136,8 +136,8 @@ impl Candidate {
         let result = serde_json::from_slice::<Value>(&result).unwrap_or_default();
         let moment = |name: &str| result[name].as_u64().map(Instant::from_nanos);
         // Guardian and demo both saw the end some time after it: the earlier one was nearer.
-        moments.host_died = moments.host_died.into_iter().chain(moment("host_ended_ns")).min();
-        moments.deadline = moment("kill_deadline_ns");
+        course.host_died = course.host_died.into_iter().chain(moment("host_ended_ns")).min();
+        course.deadline = moment("kill_deadline_ns");
     }
 }
 

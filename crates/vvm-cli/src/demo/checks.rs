@@ -1,27 +1,16 @@
 //! [`Results`]: the promises of the demo, compared with measurements and the workers' logs.
 
-use super::worker::{WorkPeriod, overlaps};
+use super::{
+    candidate::CandidateEnd,
+    course::Course,
+    worker::{WorkPeriod, overlaps},
+};
 use ielections::{Terms, Ttl};
 use serde_json::{Value, json};
 use std::time::Duration;
 use vvm_clock::Instant;
 
 pub(super) const RENEWALS: usize = 3;
-
-#[derive(Clone, Default, Debug)]
-pub(super) struct Moments {
-    pub(super) renewals: usize,
-    pub(super) crashed: Option<Instant>,
-    pub(super) released: bool,
-    pub(super) asked_to_stop: Option<Instant>,
-    pub(super) host_stopped: Option<Instant>,
-    /// The kill deadline of the stopped host, and when that died. Known only after its end.
-    pub(super) deadline: Option<Instant>,
-    pub(super) host_died: Option<Instant>,
-    /// The longest time for which this machine did not run the demo, and in which step that was. It may not have run a
-    /// leader for as long either.
-    pub(super) stall: (Duration, usize),
-}
 
 /// One promise: its name, the finding, and the bound or the reason why it failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -40,18 +29,18 @@ pub(super) struct Results {
 }
 
 impl Results {
-    pub(super) fn new(moments: &Moments, work: &[WorkPeriod], ttl: Ttl, early: Option<&str>) -> Self {
-        let Moments { renewals, deadline, host_died: died, .. } = *moments;
-        let next_after = |moment: Option<Instant>| {
-            let first = |moment| work.iter().find(|period| period.first > moment).map(|period| period.first);
-            moment.and_then(first)
+    pub(super) fn new(course: &Course, work: &[WorkPeriod], ttl: Ttl, early: Option<&str>) -> Self {
+        let Course { renewals, deadline, host_died: died, .. } = *course;
+        let next_after = |done| {
+            let moment = course.moment(done)?;
+            work.iter().map(|period| period.first).find(|first| *first > moment)
         };
-        let until_next = |moment: Option<Instant>| Some(moment?.until(next_after(moment)?));
+        let until_next = |done| Some(course.moment(done)?.until(next_after(done)?));
         let epochs = || work.iter().map(|period| period.epoch);
         // A leader that released its record did not crash: the next one did not have to wait.
-        let failover = until_next(moments.crashed).filter(|_| !moments.released);
-        let handover = until_next(moments.asked_to_stop);
-        let next = next_after(moments.host_stopped);
+        let failover = until_next(CandidateEnd::Crashed).filter(|_| !course.released);
+        let handover = until_next(CandidateEnd::AskedToStop);
+        let next = next_after(CandidateEnd::HostStopped);
         let overlaps = overlaps(work);
         let never = match overlaps.first() {
             Some([earlier, later]) => format!("{earlier} and {later}"),
@@ -107,8 +96,8 @@ impl Results {
             "epochs": epochs().map(|epoch| epoch.get()).collect::<Vec<_>>(),
         });
         // For as long as a leader's attempt to renew may take.
-        let is_excused = !failures.is_empty() && !is_unsafe && moments.stall.0 >= ttl.get() / 10;
-        Self { checks, summary, inconclusive_by: is_excused.then_some(moments.stall) }
+        let is_excused = !failures.is_empty() && !is_unsafe && course.stall.0 >= ttl.get() / 10;
+        Self { checks, summary, inconclusive_by: is_excused.then_some(course.stall) }
     }
 
     pub(super) fn hold(&self) -> bool {
@@ -136,35 +125,13 @@ pub(super) fn seconds(span: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demo::worker::tests::{at, epoch, work};
+    use crate::demo::{
+        course::tests::{WORKERS, Worker, course},
+        worker::tests::{at, epoch, work},
+    };
 
-    /// Crash, clean stop and hang, with a worker after each.
-    const WORKERS: [(&str, i32, u64, u64, u64); 4] = [
-        ("A", 103, 1, 140, 1590),
-        ("B", 203, 2, 3610, 4803),
-        ("C", 303, 3, 5130, 7680),
-        ("A", 113, 4, 8120, 9203),
-    ];
-
-    fn moments() -> Moments {
-        Moments {
-            renewals: 3,
-            crashed: Some(at(1_600)),
-            released: false,
-            asked_to_stop: Some(at(4_800)),
-            host_stopped: Some(at(6_340)),
-            deadline: Some(at(7_688)),
-            host_died: Some(at(7_689)),
-            stall: (Duration::ZERO, 1),
-        }
-    }
-
-    fn results(
-        moments: &Moments,
-        workers: &[(&'static str, i32, u64, u64, u64)],
-        early: Option<&str>,
-    ) -> Results {
-        Results::new(moments, &work(workers), Ttl::new(Duration::from_secs(2)).unwrap(), early)
+    fn results(course: &Course, workers: &[Worker], early: Option<&str>) -> Results {
+        Results::new(course, &work(workers), Ttl::new(Duration::from_secs(2)).unwrap(), early)
     }
 
     fn failing(results: &Results) -> Vec<usize> {
@@ -179,7 +146,7 @@ mod tests {
             "crash_failover_ms": 2010.0, "handover_ms": 330.0, "kill_after_deadline_ms": 1.0,
             "next_after_kill_ms": 431.0, "overlaps": 0, "epochs": epochs,
         });
-        let results = results(&moments(), &WORKERS, None);
+        let results = results(&course(), &WORKERS, None);
         assert_eq!(results.summary, expected);
         assert!(results.checks[2].text.ends_with("at most 2.40 s"), "{}", results.checks[2].text);
         assert!(results.checks[3].text.ends_with("at most 0.60 s"), "{}", results.checks[3].text);
@@ -187,63 +154,67 @@ mod tests {
 
     #[test]
     fn event_at_the_wrong_moment_or_unseen_fails_its_checks_alone() {
-        let with = |change: &dyn Fn(&mut Moments)| {
-            let mut moments = moments();
-            change(&mut moments);
-            failing(&results(&moments, &WORKERS, None))
+        let with = |change: &dyn Fn(&mut Course)| {
+            let mut course = course();
+            change(&mut course);
+            failing(&results(&course, &WORKERS, None))
         };
         assert_eq!(with(&|it| it.host_died = Some(at(7_687))), [4], "before the deadline");
         assert_eq!(with(&|it| it.host_died = Some(at(7_709))), [4], "after 21 ms");
         assert_eq!(with(&|it| it.host_died = Some(at(8_120))), [4, 5], "the next worker has begun");
-        assert_eq!(with(&|it| it.crashed = Some(at(3_610 - 2_401))), [2]);
-        assert_eq!(with(&|it| it.asked_to_stop = Some(at(5_130 - 601))), [3]);
+        assert_eq!(with(&|it| it.acts[0].2 = at(3_610 - 2_401)), [2]);
+        assert_eq!(with(&|it| it.acts[1].2 = at(5_130 - 601)), [3]);
         assert_eq!(with(&|it| it.renewals = 2), [1]);
-        assert_eq!(with(&|it| it.crashed = None), [2]);
         assert_eq!(with(&|it| it.released = true), [2]);
-        assert_eq!(with(&|it| it.asked_to_stop = None), [3]);
-        assert_eq!(with(&|it| it.host_stopped = None), [5]);
+        for (act, check) in [(0, 2), (1, 3), (2, 5)] {
+            let failing = with(&|it| {
+                it.acts.remove(act);
+            });
+            assert_eq!(failing, [check]);
+        }
         assert_eq!(with(&|it| it.deadline = None), [4]);
         assert_eq!(with(&|it| it.host_died = None), [4, 5]);
     }
 
     #[test]
     fn error_overlap_and_falling_epoch_fail() {
-        let stopped = results(&moments(), &WORKERS, Some("no first leader"));
+        let stopped = results(&course(), &WORKERS, Some("no first leader"));
         assert_eq!(failing(&stopped), [0]);
         assert!(stopped.checks[0].text.contains("no first leader"));
 
         let mut overlapping = WORKERS;
         overlapping[0].4 = overlapping[1].3;
-        let overlapping = results(&moments(), &overlapping, None);
+        let overlapping = results(&course(), &overlapping, None);
         assert_eq!(failing(&overlapping), [6]);
         let both = &overlapping.checks[6].text;
         assert!(both.contains("A's worker 103") && both.contains("B's worker 203"), "{both}");
-        assert_eq!(failing(&results(&moments(), &[], None)), [2, 3, 5, 6, 7]);
+        assert_eq!(failing(&results(&course(), &[], None)), [2, 3, 5, 6, 7]);
 
         let mut falling = WORKERS;
         falling[2].2 = 2;
-        assert_eq!(failing(&results(&moments(), &falling, None)), [7]);
+        assert_eq!(failing(&results(&course(), &falling, None)), [7]);
     }
 
     #[test]
     fn stall_excuses_what_is_late_or_missing_and_nothing_unsafe() {
-        let stalled = |millis, change: Moments, workers: &[_], early| {
+        let stalled = |millis, change: Course, workers: &[_], early| {
             let stall = (Duration::from_millis(millis), 3);
-            results(&Moments { stall, ..change }, workers, early).inconclusive_by.is_some()
+            results(&Course { stall, ..change }, workers, early).inconclusive_by.is_some()
         };
         let ended = Some("A exited with status 137");
-        assert_eq!([199, 200].map(|millis| stalled(millis, moments(), &WORKERS, ended)), [false, true]);
-        let late = Moments { crashed: Some(at(1_200)), ..moments() };
+        assert_eq!([199, 200].map(|millis| stalled(millis, course(), &WORKERS, ended)), [false, true]);
+        let mut late = course();
+        late.acts[0].2 = at(1_200);
         assert!(stalled(200, late, &WORKERS, None));
-        assert!(!stalled(200, moments(), &WORKERS, None), "every check holds");
+        assert!(!stalled(200, course(), &WORKERS, None), "every check holds");
 
-        let early = Moments { host_died: Some(at(7_687)), ..moments() };
+        let early = Course { host_died: Some(at(7_687)), ..course() };
         assert!(!stalled(1_600, early, &WORKERS, None));
         let (mut overlapping, mut falling) = (WORKERS, WORKERS);
         overlapping[0].4 = overlapping[1].3;
         falling[2].2 = 2;
         for broken in [overlapping, falling] {
-            assert!(!stalled(1_600, moments(), &broken, None), "{broken:?}");
+            assert!(!stalled(1_600, course(), &broken, None), "{broken:?}");
         }
     }
 }

@@ -3,8 +3,8 @@
 use super::{
     DemoArgs, DemoError,
     candidate::{Candidate, CandidateEnd, NAME},
-    checks::{Moments, RENEWALS},
-    picture::Course,
+    checks::RENEWALS,
+    course::Course,
     worker::WorkPeriod,
 };
 use crate::runtime::{Signals, ends_a_candidate};
@@ -31,7 +31,6 @@ pub(super) struct Run<'a> {
     signals: &'a mut Signals,
     record: WatchedRecord,
     candidates: [Candidate; 3],
-    moments: Moments,
     course: Course,
     looked_at: Instant,
     step: usize,
@@ -51,9 +50,9 @@ impl<'a> Run<'a> {
             return Err(BeyondLimits::Ttl { ttl: demo.ttl, least }.into());
         }
         let [a, b, c] = ["A", "B", "C"].map(|name| Candidate::new(name, folder));
-        let (candidates, moments, looked_at) = ([a?, b?, c?], Moments::default(), SystemClock::read());
+        let (candidates, looked_at) = ([a?, b?, c?], SystemClock::read());
         let (course, step) = (Course::new(looked_at), 1);
-        Ok(Self { demo, storage, family, signals, record, candidates, moments, course, looked_at, step })
+        Ok(Self { demo, storage, family, signals, record, candidates, course, looked_at, step })
     }
 
     pub(super) fn play(&mut self) -> Result<(), DemoError> {
@@ -69,14 +68,12 @@ impl<'a> Run<'a> {
         // Right after a renewal, when the record has longest to stand.
         self.begin(3, "kill -9 of all processes of the leader, as if its machine died: a TTL must pass.")?;
         let crashed = self.act(first, CandidateEnd::Crashed)?;
-        self.moments.crashed = Some(crashed);
         let second = self.until("a leader after the crash", |run| run.leader_after(crashed))?;
         self.start(first)?;
         self.until("renewals after the crash", |run| run.renewed(2))?;
 
         self.begin(4, "The leader is asked to stop: its worker ends first, then the record is released.")?;
         let asked = self.act(second, CandidateEnd::AskedToStop)?;
-        self.moments.asked_to_stop = Some(asked);
         let third = self.until("a leader after the clean stop", |run| run.leader_after(asked))?;
         self.until("the end of the leader that was asked to stop", |run| run.ended(&[second]))?;
         self.start(second)?;
@@ -92,7 +89,6 @@ impl<'a> Run<'a> {
             "The leader's host is stopped for ever. The kernel kills it before the next one leads.",
         )?;
         let stopped = self.act(third, CandidateEnd::HostStopped)?;
-        self.moments.host_stopped = Some(stopped);
         self.until("the end of the leader that hangs", |run| run.ended(&[third]))?;
         self.until("a leader after the hang", |run| run.leader_after(stopped))?;
         self.until("renewals after the hang", |run| run.renewed(2))?;
@@ -106,7 +102,7 @@ impl<'a> Run<'a> {
     }
 
     /// Reads what is left of the workers' logs, none of which runs any more. Returns the work in the order of its begin.
-    pub(super) fn end(self) -> io::Result<(Moments, Course, Vec<WorkPeriod>)> {
+    pub(super) fn end(self) -> io::Result<(Course, Vec<WorkPeriod>)> {
         self.record.runtime.block_on(self.record.storage.close());
         let mut work = Vec::new();
         for mut candidate in self.candidates {
@@ -114,7 +110,7 @@ impl<'a> Run<'a> {
             work.append(&mut candidate.work);
         }
         work.sort_by_key(|period| period.first);
-        Ok((self.moments, self.course, work))
+        Ok((self.course, work))
     }
 
     fn begin(&mut self, step: usize, what: &str) -> io::Result<()> {
@@ -195,12 +191,12 @@ impl<'a> Run<'a> {
         let stall = (self.looked_at.until(now), self.step);
         self.looked_at = now;
         self.record.look()?;
-        let moments = &mut self.moments;
-        moments.stall = moments.stall.max(stall);
-        if moments.crashed.is_none() {
-            moments.renewals = self.record.renewals;
-        } else if moments.asked_to_stop.is_none() {
-            moments.released |= self.record.leader().is_none();
+        let course = &mut self.course;
+        course.stall = course.stall.max(stall);
+        if course.moment(CandidateEnd::Crashed).is_none() {
+            course.renewals = self.record.renewals;
+        } else if course.moment(CandidateEnd::AskedToStop).is_none() {
+            course.released |= self.record.leader().is_none();
         }
         self.look_at_logs()?;
         let wrong_end = self.look_at_processes()?;
@@ -218,7 +214,7 @@ impl<'a> Run<'a> {
         fds.extend(host.map(|host| PollFd::new(host, PollFlags::IN)));
         let _ = poll(&mut fds, Some(&INTERVAL));
         if fds.get(1).is_some_and(|host| !host.revents().is_empty()) {
-            self.moments.host_died = Some(SystemClock::read());
+            self.course.host_died = Some(SystemClock::read());
             self.candidates.iter_mut().for_each(|candidate| candidate.host = None);
         }
     }
@@ -244,7 +240,7 @@ impl<'a> Run<'a> {
             if !candidate.should_end(ended) {
                 wrong.get_or_insert(DemoError::Failed(format!("{name} {ended}, and should not have")));
             }
-            candidate.end(&mut self.moments);
+            candidate.end(&mut self.course);
             self.course.ended(name);
             self.tell(name, &ended.to_string())?;
         }

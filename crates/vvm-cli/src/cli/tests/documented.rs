@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-struct Shown {
+struct ShownLine {
     place: String,
     words: Vec<String>,
 }
@@ -21,31 +21,29 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-fn files(folder: &str, ending: &str) -> Vec<PathBuf> {
+/// Returns the files of a folder whose names end like this, with their texts.
+fn files(folder: &str, ending: &str) -> Vec<(String, String)> {
     let entries = fs::read_dir(root().join(folder)).unwrap().map(|entry| entry.unwrap().path());
-    let mut found = entries.filter(|path| path.to_str().unwrap().ends_with(ending)).collect::<Vec<_>>();
+    let named = entries.map(|path| (path.display().to_string(), path));
+    let mut found = named.filter(|(name, _)| name.ends_with(ending)).collect::<Vec<_>>();
     found.sort();
-    found
+    found.into_iter().map(|(name, path)| (name, fs::read_to_string(path).unwrap())).collect()
 }
 
-fn documents() -> Vec<PathBuf> {
+fn documents() -> Vec<(String, String)> {
     let folders = ["docs", "docs/storages", "docs/contributing", "packaging"];
-    let found = folders.iter().flat_map(|folder| files(folder, ".md"));
-    found.chain([root().join("README.md")]).collect()
+    folders.iter().flat_map(|folder| files(folder, ".md")).chain(files("", "/README.md")).collect()
 }
 
-fn blocks(text: &str, languages: &[&str]) -> Vec<(usize, Vec<String>)> {
+/// Returns the code of the blocks of documents in these languages, each with its document.
+fn blocks(languages: &[&str]) -> Vec<(String, String)> {
     let mut found = Vec::new();
-    let mut open: Option<(bool, Vec<String>)> = None;
-    for (number, line) in text.lines().enumerate() {
-        match (line.trim_start().strip_prefix("```"), open.take()) {
-            (Some(language), None) => open = Some((languages.contains(&language), Vec::new())),
-            (Some(_), Some((wanted, lines))) if wanted => found.push((number - lines.len() + 1, lines)),
-            (None, Some((wanted, mut lines))) => {
-                lines.push(line.to_owned());
-                open = Some((wanted, lines));
+    for (place, text) in documents() {
+        for block in text.split("```").skip(1).step_by(2) {
+            let (language, code) = block.split_once('\n').unwrap_or((block, ""));
+            if languages.contains(&language) {
+                found.push((place.clone(), code.to_owned()));
             }
-            (Some(_), Some(_)) | (None, None) => {}
         }
     }
     found
@@ -70,57 +68,49 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// Drops what precedes `vvm`, as in `VVM_TTL=5s vvm run …` or `exec vvm run …`.
-fn from_vvm(words: Vec<String>) -> Option<Vec<String>> {
-    let place = words.iter().position(|word| word == "vvm" || word.ends_with("/vvm"))?;
-    let before = &words[..place];
-    let is_start = before
+/// Returns the `vvm …` of a line. Drops what precedes it, as in `VVM_TTL=5s vvm run …` or `exec vvm run …`.
+fn of_line(place: &str, line: &str) -> Option<ShownLine> {
+    let words = words(line);
+    let start = words.iter().position(|word| word == "vvm" || word.ends_with("/vvm"))?;
+    let precedes =
+        |word: &String| word.contains('=') || ["exec", "sudo", "if", "!", "then"].contains(&word.as_str());
+    words[..start]
         .iter()
-        .all(|word| word.contains('=') || ["exec", "sudo", "if", "!", "then"].contains(&word.as_str()));
-    is_start.then(|| words[place..].to_vec())
+        .all(precedes)
+        .then(|| ShownLine { place: place.to_owned(), words: words[start..].to_vec() })
 }
 
-/// Returns the lines in blocks of documents. A backslash continues a line.
-fn of_documents() -> Vec<Shown> {
-    let mut shown = Vec::new();
-    for path in documents() {
-        let text = fs::read_to_string(&path).unwrap();
-        for (number, lines) in blocks(&text, &["sh", "bash", "console"]) {
-            let joined = lines.join("\n").replace("\\\n", " ");
-            for line in joined.lines() {
-                let line = line.trim_start().trim_start_matches("$ ");
-                if let Some(words) = from_vvm(words(line)) {
-                    shown.push(Shown { place: format!("{}:{number}", path.display()), words });
-                }
-            }
-        }
-    }
-    shown
+/// A backslash continues a line.
+fn of_documents() -> Vec<ShownLine> {
+    let of_block = |(place, code): (String, String)| {
+        let code = code.replace("\\\n", " ");
+        let lines = code.lines().map(|line| line.trim_start().trim_start_matches("$ "));
+        lines.filter_map(|line| of_line(&place, line)).collect::<Vec<_>>()
+    };
+    blocks(&["sh", "bash", "console"]).into_iter().flat_map(of_block).collect()
 }
 
-fn spans(place: &str, text: &str) -> Vec<Shown> {
+fn spans(place: &str, text: &str) -> Vec<ShownLine> {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let commands = text.split('`').skip(1).step_by(2).filter(|span| span.starts_with("vvm "));
-    let shown = commands.map(|span| Shown {
+    let shown = commands.map(|span| ShownLine {
         place: place.to_owned(),
         words: words(span).into_iter().filter(|word| word != "…").collect(),
     });
     shown.collect()
 }
 
-fn of_prose() -> Vec<Shown> {
-    let mut shown = Vec::new();
-    for path in documents() {
-        let text = fs::read_to_string(&path).unwrap();
+fn of_prose() -> Vec<ShownLine> {
+    let of_document = |(place, text): (String, String)| {
         // Between the fences of blocks, paragraph by paragraph.
         let prose = text.split("```").step_by(2).flat_map(|prose| prose.split("\n\n"));
-        shown.extend(prose.flat_map(|text| spans(&path.display().to_string(), text)));
-    }
-    shown
+        prose.flat_map(|text| spans(&place, text)).collect::<Vec<_>>()
+    };
+    documents().into_iter().flat_map(of_document).collect()
 }
 
 /// Returns the commands that messages and comments of the sources advise, with a URL of the driver that they are in.
-fn of_messages() -> Vec<Shown> {
+fn of_messages() -> Vec<ShownLine> {
     let mut shown = Vec::new();
     for path in sources(&root().join("crates")) {
         let text = fs::read_to_string(&path).unwrap();
@@ -164,60 +154,40 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn of_help() -> Vec<Shown> {
+fn of_help() -> Vec<ShownLine> {
     let mut shown = Vec::new();
     for command in described().get_subcommands() {
         let help = command.get_after_long_help().or(command.get_after_help()).map(ToString::to_string);
-        for line in help.iter().flat_map(|help| help.lines()) {
-            // Other lines are prose.
-            if let Some(words) = line.strip_prefix("  vvm ").and_then(|_| from_vvm(words(line))) {
-                shown.push(Shown { place: format!("vvm {} --help", command.get_name()), words });
-            }
-        }
+        // Other lines are prose.
+        let lines = help.iter().flat_map(|help| help.lines()).filter(|line| line.starts_with("  vvm "));
+        shown.extend(lines.filter_map(|line| of_line(&format!("vvm {} --help", command.get_name()), line)));
     }
     shown
 }
 
-fn of_units() -> Vec<Shown> {
+fn of_packaging() -> Vec<ShownLine> {
     let mut shown = Vec::new();
-    for path in files("packaging", ".service") {
-        let text = fs::read_to_string(&path).unwrap();
-        for line in text.lines().filter_map(|line| line.strip_prefix("ExecStart=")) {
-            let words = from_vvm(words(line)).unwrap();
-            shown.push(Shown { place: path.display().to_string(), words });
-        }
+    for (place, text) in files("packaging", ".service") {
+        let lines = text.lines().filter_map(|line| line.strip_prefix("ExecStart="));
+        shown.extend(lines.map(|line| of_line(&place, line).unwrap()));
     }
-    shown
-}
-
-fn of_containers() -> Vec<Shown> {
     let list = |text: &str| serde_json::from_str::<Vec<String>>(text.trim()).unwrap();
-    let mut shown = Vec::new();
-    for path in files("packaging", "Containerfile") {
-        let text = fs::read_to_string(&path).unwrap();
+    for (place, text) in files("packaging", "Containerfile") {
         let behind = |word| text.lines().find_map(|line| line.strip_prefix(word)).map(list).unwrap();
-        shown.push(Shown {
-            place: path.display().to_string(),
-            words: [behind("ENTRYPOINT "), behind("CMD ")].concat(),
-        });
+        shown.push(ShownLine { place, words: [behind("ENTRYPOINT "), behind("CMD ")].concat() });
     }
-    for path in files("packaging/kubernetes/base", ".yaml") {
-        let text = fs::read_to_string(&path).unwrap();
+    for (place, text) in files("packaging/kubernetes/base", ".yaml") {
         for arguments in text.lines().filter_map(|line| line.trim_start().strip_prefix("args: ")) {
             let words = [vec!["vvm".to_owned()], list(arguments)].concat();
-            shown.push(Shown { place: path.display().to_string(), words });
+            shown.push(ShownLine { place: place.clone(), words });
         }
     }
     shown
 }
 
 /// Parses it as the program does, but without `--config`, whose file is not here: missing options are then no error.
-fn check(shown: &Shown) -> Result<(), String> {
-    check_line(shown, true)
-}
-
-/// As [`check`]; unless it `is_whole`, what it leaves out is no error.
-fn check_line(shown: &Shown, is_whole: bool) -> Result<(), String> {
+/// Neither are they unless it `is_whole`.
+fn check(shown: &ShownLine, is_whole: bool) -> Result<(), String> {
     let named = shown.words.iter().position(|word| word == "--config");
     let mut words = shown.words.clone();
     if let Some(place) = named {
@@ -227,55 +197,48 @@ fn check_line(shown: &Shown, is_whole: bool) -> Result<(), String> {
     let words = words.iter().map(|word| if word == "URL" { "sqlite:leader.db".into() } else { word.into() });
     let words = words.collect::<Vec<OsString>>();
     // Two pages have the storage of most lines in the environment.
-    let is_set = ["README.md:", "recipes.md:"].iter().any(|page| shown.place.contains(page));
+    let is_set = ["README.md", "recipes.md"].iter().any(|page| shown.place.ends_with(page));
     let storage = is_set.then(|| ("VVM_STORAGE".into(), "sqlite:leader.db".into()));
-    match read(words, &storage.into_iter().collect::<Variables>()) {
-        Ok(_) => Ok(()),
-        Err(misuse) => {
-            let text = format!("{:?}", misuse.refusal);
-            let is_missing = text.contains("MissingRequiredArgument");
-            let is_help = text.contains("DisplayHelp") || text.contains("DisplayVersion");
-            if is_help || (named.is_some() || !is_whole) && is_missing {
-                Ok(())
-            } else {
-                Err(format!("{}: {:?}: {}", shown.place, shown.words, misuse.refusal))
-            }
-        }
+    let Err(misuse) = read(words, &storage.into_iter().collect::<Variables>()) else { return Ok(()) };
+    let text = format!("{:?}", misuse.refusal);
+    let is_missing = text.contains("MissingRequiredArgument");
+    let is_help = text.contains("DisplayHelp") || text.contains("DisplayVersion");
+    if is_help || (named.is_some() || !is_whole) && is_missing {
+        return Ok(());
     }
+    Err(format!("{}: {:?}: {}", shown.place, shown.words, misuse.refusal))
 }
 
-fn check_all(shown: &[Shown], at_least: usize) {
-    assert!(shown.len() >= at_least, "only {} lines were found", shown.len());
-    let wrong = shown.iter().filter_map(|shown| check(shown).err()).collect::<Vec<_>>();
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-}
-
+/// Advice in messages and prose leaves out what the operator knows, such as storage and name.
 #[test]
-fn lines_in_documents_are_accepted() {
-    check_all(&of_documents(), 4);
-}
-
-/// Advice leaves out what the operator knows, such as storage and name.
-#[test]
-fn commands_that_messages_and_prose_advise_are_accepted() {
-    for (advised, at_least) in [(of_messages(), 40), (of_prose(), 40)] {
-        assert!(advised.len() >= at_least, "only {} were found", advised.len());
-        let wrong = advised.iter().filter_map(|shown| check_line(shown, false).err()).collect::<Vec<_>>();
+fn lines_in_documents_help_packaging_messages_and_prose_are_accepted() {
+    for (shown, are_whole, at_least) in [
+        (of_documents(), true, 4),
+        (of_help(), true, 3),
+        (of_packaging(), true, 3),
+        (of_messages(), false, 40),
+        (of_prose(), false, 40),
+    ] {
+        assert!(shown.len() >= at_least, "only {} lines were found", shown.len());
+        let wrong = shown.iter().filter_map(|line| check(line, are_whole).err()).collect::<Vec<_>>();
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
+}
+
+#[test]
+fn wrong_line_is_found() {
+    let line = |line: &str| check(&of_line("here", line).unwrap(), true);
+    assert!(line("vvm run --storage 'sqlite:x.db' --name \"two words\" -- ./worker --any # comment").is_ok());
+    assert!(line("VVM_TTL=5s vvm run --config x.toml | cat").is_ok());
+    for wrong in [
+        "vvm run --config x.toml --tll 5s",
+        "vvm start",
+        "vvm run --storage sqlite:x.db --name x --ttl 5 -- x",
+    ] {
+        assert!(line(wrong).is_err(), "{wrong}");
+    }
     let [wrong] = &spans("here", "it is not there: `vvm init-storage URL` creates it")[..] else { panic!() };
-    assert!(check_line(wrong, false).is_err());
-}
-
-#[test]
-fn lines_in_help_are_accepted() {
-    check_all(&of_help(), 3);
-}
-
-#[test]
-fn lines_in_packaging_are_accepted() {
-    check_all(&of_units(), 1);
-    check_all(&of_containers(), 2);
+    assert!(check(wrong, false).is_err());
 }
 
 fn check_settings(place: &str, settings: &str) {
@@ -290,21 +253,24 @@ fn check_settings(place: &str, settings: &str) {
     assert!(outcome.is_ok(), "{place}: {outcome:?}");
 }
 
-fn of_packaging() -> Vec<(PathBuf, String)> {
-    let found =
-        ["packaging/kubernetes/base", "packaging/settings"].iter().flat_map(|folder| files(folder, ".toml"));
-    found.map(|path| (path.clone(), fs::read_to_string(path).unwrap())).collect()
+fn settings_in_packaging() -> Vec<(String, String)> {
+    ["packaging/kubernetes/base", "packaging/settings"].iter().flat_map(|folder| files(folder, ".toml")).collect()
 }
 
+/// Blocks of TOML in documents that name a storage are settings files.
 #[test]
-fn settings_files_in_packaging_are_accepted() {
-    let files = of_packaging();
+fn settings_files_in_packaging_and_documents_are_accepted() {
+    let files = settings_in_packaging();
     assert!(files.len() >= 4, "{files:?}");
-    for (path, settings) in files {
+    for (place, settings) in &files {
         assert!(settings.contains("command = "), "{settings}");
-        assert!(!settings.contains(":9090\""), "{}: Prometheus's own port", path.display());
-        check_settings(&path.display().to_string(), &settings);
+        assert!(!settings.contains(":9090\""), "{place}: Prometheus's own port");
+        check_settings(place, settings);
     }
+    let blocks = blocks(&["toml"]);
+    let blocks = blocks.iter().filter(|(_, settings)| settings.contains("storage = ")).collect::<Vec<_>>();
+    assert!(!blocks.is_empty());
+    blocks.iter().for_each(|(place, settings)| check_settings(place, settings));
 }
 
 /// Variables in the environment file of the unit, also those in comments, are settings.
@@ -338,49 +304,18 @@ fn number(file: &str, key: &str) -> u32 {
 fn grace_periods_cover_a_clean_stop() {
     let grace = number("kubernetes/base/deployment.yaml", "terminationGracePeriodSeconds: ");
     let stop = number("vvm@.service", "TimeoutStopSec=");
-    for (path, settings) in of_packaging() {
+    for (place, settings) in settings_in_packaging() {
         let stop_timeout = seconds(&settings, "stop-timeout");
-        if path.ends_with("base/vvm.toml") {
+        if place.ends_with("base/vvm.toml") {
             assert!(grace >= stop_timeout + seconds(&settings, "ttl") / 4 + 5);
         } else {
-            assert!(stop >= stop_timeout + 5, "{}", path.display());
+            assert!(stop >= stop_timeout + 5, "{place}");
         }
-    }
-}
-
-/// Blocks of TOML that name a storage are settings files.
-#[test]
-fn settings_files_in_documents_are_accepted() {
-    let mut found = 0;
-    for document in documents() {
-        let text = fs::read_to_string(&document).unwrap();
-        for (number, lines) in blocks(&text, &["toml"]) {
-            let settings = lines.join("\n");
-            if settings.contains("storage = ") {
-                check_settings(&format!("{}:{number}", document.display()), &settings);
-                found += 1;
-            }
-        }
-    }
-    assert!(found > 0);
-}
-
-#[test]
-fn wrong_line_is_found() {
-    let line = |line: &str| check(&Shown { place: "here".into(), words: from_vvm(words(line)).unwrap() });
-    assert!(line("vvm run --storage 'sqlite:x.db' --name \"two words\" -- ./worker --any # comment").is_ok());
-    assert!(line("VVM_TTL=5s vvm run --config x.toml | cat").is_ok());
-    for wrong in [
-        "vvm run --config x.toml --tll 5s",
-        "vvm start",
-        "vvm run --storage sqlite:x.db --name x --ttl 5 -- x",
-    ] {
-        assert!(line(wrong).is_err(), "{wrong}");
     }
 }
 
 fn run_book() -> String {
-    fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operations.md")).unwrap()
+    fs::read_to_string(root().join("docs/operations.md")).unwrap()
 }
 
 /// Returns one of each kind. A new kind does not compile without an arm here.
