@@ -16,7 +16,7 @@ use crate::{
     announce::say,
     args::{parse_file, parse_ttl},
     exit,
-    result_file::{ResultFileError, check_picture, write_picture},
+    result_file::{self, ResultFileError},
     runtime::Signals,
     shown::{Palette, Style},
 };
@@ -83,7 +83,7 @@ fn run(demo: &DemoArgs) -> Result<bool, DemoError> {
     // Guardians that are killed leave processes behind, which become children of the demo. It ends them (I9).
     set_child_subreaper(Some(getpid())).map_err(io::Error::from)?;
     if let Some(path) = &demo.svg {
-        check_picture(path, &[])?;
+        result_file::check(path, &[])?;
     }
     // Before there is anything to clean up.
     let mut signals = Signals::catch()?;
@@ -95,8 +95,9 @@ fn run(demo: &DemoArgs) -> Result<bool, DemoError> {
         let (results, timeline) = play(demo, &folder, &storage, family, &mut signals)?;
         let report = |folder| {
             let reported = report(demo, &results, &storage, folder)?;
-            let drawn = demo.svg.as_ref().map_or(Ok(()), |path| write_picture(path, &timeline.to_svg()));
-            drawn.map_err(DemoError::failed)?;
+            if let Some(path) = &demo.svg {
+                result_file::write(path, timeline.to_svg().as_bytes()).map_err(DemoError::failed)?;
+            }
             Ok(reported)
         };
         let Some((stall, step)) = results.inconclusive_by else { return report(folder) };

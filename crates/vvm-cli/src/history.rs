@@ -6,8 +6,7 @@ use crate::{
     exit,
     inspection::{InspectionError, operate, slot_of},
     liveness::{Liveness, Observation},
-    once,
-    result_file::{check_picture, write_picture},
+    once, result_file,
     shown::{HumanDuration, Moment, Style, print_rows},
 };
 use clap::Args;
@@ -35,7 +34,7 @@ pub(crate) fn main(args: &HistoryArgs) -> ExitCode {
     operate(args.target.pair(), Purpose::Look, async |inspector| {
         let (storage, name) = (&inspector.storage, &inspector.name);
         if let Some(path) = &args.svg {
-            check_picture(path, &vvm_storage::url::files(args.target.pair().0))
+            result_file::check(path, &vvm_storage::url::files(args.target.pair().0))
                 .map_err(|refusal| InspectionError::Status(exit::MISUSE, format!("--svg: {refusal}")))?;
         }
         if storage.documents().is_none() {
@@ -76,7 +75,7 @@ pub(crate) fn main(args: &HistoryArgs) -> ExitCode {
         ];
         let now = SystemWallClock.since_unix_epoch();
         if let Some(path) = &args.svg {
-            write_picture(path, &timeline(name, &lines, now).to_svg())
+            result_file::write(path, timeline(name, &lines, now).to_svg().as_bytes())
                 .map_err(|refusal| InspectionError::Status(exit::SYSTEM, refusal.to_string()))?;
         }
         print_rows(args.json, columns, &lines, |LeadershipRow { slot, leadership }| {

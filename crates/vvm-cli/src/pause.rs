@@ -294,8 +294,8 @@ impl OccupiedSlots {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::tests::parsed;
     use async_trait::async_trait;
-    use clap::FromArgMatches as _;
     use ielections::{
         Slot,
         testing::mock::{Fault, FaultyStorage, Verb},
@@ -348,10 +348,8 @@ mod tests {
     #[tokio::test]
     async fn pause_succeeds_if_any_one_read_after_it_is_not_answered() {
         for wait in ["60s", "no"] {
-            let words =
-                ["vvm", "--storage", "sqlite:x.db", "--name", "a", "--local-dir", "none", "--wait", wait];
-            let described = PauseArgs::augment_args(clap::Command::new("pause"));
-            let args = PauseArgs::from_arg_matches(&described.get_matches_from(words)).unwrap();
+            let words = ["--storage", "sqlite:x.db", "--name", "a", "--local-dir", "none", "--wait", wait];
+            let args = parsed(&words);
             // Slot count, former pause; then slot count, slot and pause.
             for number in 1..=6 {
                 let clock = Arc::new(SystemClock::start().unwrap());

@@ -171,16 +171,13 @@ fn report(name: &str, leading: RecordId, (by, how): (&str, &str)) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::leadership::{ExitWish, RecordId};
-    use clap::{Args as _, FromArgMatches as _};
+    use crate::{
+        args::tests::parsed,
+        leadership::{ExitWish, RecordId},
+    };
     use ielections::{Epoch, Incarnation};
     use std::time::Duration;
     use vvm_containment::Level;
-
-    fn parsed(words: &[&str]) -> RunArgs {
-        let described = RunArgs::augment_args(clap::Command::new("run"));
-        RunArgs::from_arg_matches(&described.get_matches_from(words)).unwrap()
-    }
 
     fn end(proven: bool, deadline: Option<Instant>) -> GuardEnded {
         GuardEnded {
@@ -195,8 +192,8 @@ mod tests {
 
     #[test]
     fn only_a_leader_that_died_without_a_word_and_with_proof_is_released() {
-        let words = ["vvm", "--storage", "sqlite:x.db", "--name", "n", "--ttl", "20s", "--", "true"];
-        let mut args = parsed(&words);
+        let mut args: RunArgs =
+            parsed(&["--storage", "sqlite:x.db", "--name", "n", "--ttl", "20s", "--", "true"]);
         let epoch = Epoch::new(7).unwrap();
         let leading = RecordId { slot: 3, epoch, incarnation: Incarnation::from_bytes([5; 16]) };
         let leader = HostReport { claim: Some(leading), ..HostReport::default() };

@@ -200,9 +200,12 @@ impl From<io::Error> for Cause {
     }
 }
 
+/// Whether [`write`] could write there now, and to no file of the storage.
 pub(crate) fn check(path: &Path, of_storage: &[PathBuf]) -> Result<(), ResultFileError> {
     with_target(path, |target| {
-        is_not_of(target, of_storage)?;
+        if of_storage.iter().any(|file| is_same(target, file)) {
+            return Err(Cause::another_file("it belongs to the storage"));
+        }
         match beside(target) {
             Err(refusal) if is_for_its_folder(&refusal) && target.exists() => {
                 Ok(accessat(CWD, target, Access::WRITE_OK, AtFlags::EACCESS).map_err(io::Error::from)?)
@@ -213,8 +216,15 @@ pub(crate) fn check(path: &Path, of_storage: &[PathBuf]) -> Result<(), ResultFil
 }
 
 /// Writes `text`, as a whole or not at all, unless the folder of the file is not writable.
-fn write(path: &Path, text: &[u8]) -> Result<(), ResultFileError> {
-    with_target(path, |target| match replace(target, text) {
+pub(crate) fn write(path: &Path, text: &[u8]) -> Result<(), ResultFileError> {
+    let replace = |target: &Path| {
+        let mut file = beside(target)?;
+        file.write_all(text)?;
+        file.as_file().sync_all()?;
+        file.persist(target)?;
+        Ok(())
+    };
+    with_target(path, |target| match replace(target) {
         Err(refusal) if is_for_its_folder(&refusal) && target.exists() => {
             let mut file = OpenOptions::new().write(true).truncate(true).open(target)?;
             file.write_all(text)?;
@@ -224,28 +234,10 @@ fn write(path: &Path, text: &[u8]) -> Result<(), ResultFileError> {
     })
 }
 
-/// Whether [`write_picture`] can write there now.
-pub(crate) fn check_picture(path: &Path, of_storage: &[PathBuf]) -> Result<(), ResultFileError> {
-    with_target(path, |target| {
-        is_not_of(target, of_storage)?;
-        Ok(beside(target).map(drop)?)
-    })
-}
-
-/// Writes `text`, as a whole or not at all.
-pub(crate) fn write_picture(path: &Path, text: &str) -> Result<(), ResultFileError> {
-    with_target(path, |target| Ok(replace(target, text.as_bytes())?))
-}
-
 fn with_target(path: &Path, act: impl FnOnce(&Path) -> Result<(), Cause>) -> Result<(), ResultFileError> {
     target_of(path)
         .and_then(|target| act(&target))
         .map_err(|cause| ResultFileError { path: path.into(), cause })
-}
-
-fn is_not_of(target: &Path, storage: &[PathBuf]) -> Result<(), Cause> {
-    let belongs = storage.iter().any(|file| is_same(target, file));
-    if belongs { Err(Cause::another_file("it belongs to the storage")) } else { Ok(()) }
 }
 
 /// Returns the regular file that is created or replaced. A symlink without a target is refused: what is made there
@@ -268,14 +260,6 @@ fn target_of(path: &Path) -> Result<PathBuf, Cause> {
 
 fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-fn replace(target: &Path, text: &[u8]) -> io::Result<()> {
-    let mut file = beside(target)?;
-    file.write_all(text)?;
-    file.as_file().sync_all()?;
-    file.persist(target)?;
-    Ok(())
 }
 
 /// Whether the folder refuses a new file, or the file is a mount point, as in a container: it can be written in place.
@@ -336,13 +320,13 @@ mod tests {
 
     /// Files of at most 4 KiB are what a full disk is for others.
     #[test]
-    fn picture_that_does_not_fit_leaves_the_old_one_and_no_other_file() {
+    fn text_that_does_not_fit_leaves_the_old_one_and_no_other_file() {
         let folder = folder();
         let path = folder.path().join("timeline.svg");
         fs::write(&path, "of an earlier run").unwrap();
-        let this_test = "result_file::tests::picture_that_does_not_fit_leaves_the_old_one_and_no_other_file";
+        let this_test = "result_file::tests::text_that_does_not_fit_leaves_the_old_one_and_no_other_file";
         if let Some(path) = std::env::var_os("VVM_TEST_PICTURE") {
-            let refusal = write_picture(Path::new(&path), &"x".repeat(10_000)).unwrap_err().to_string();
+            let refusal = write(Path::new(&path), &[b'x'; 10_000]).unwrap_err().to_string();
             assert!(refusal.contains("ulimit -f") && refusal.contains("timeline.svg"), "{refusal}");
             return;
         }
@@ -355,7 +339,7 @@ mod tests {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
         assert_eq!(fs::read(&path).unwrap(), b"of an earlier run");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-        write_picture(&path, "new").unwrap();
+        write(&path, b"new").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
     }
 

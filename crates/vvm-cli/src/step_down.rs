@@ -348,9 +348,8 @@ fn parse_to(text: &str) -> Result<Holder, Box<dyn Error + Send + Sync>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::liveness::tests::record;
+    use crate::{args::tests::parsed, liveness::tests::record};
     use async_trait::async_trait;
-    use clap::FromArgMatches as _;
     use futures_util::future::BoxFuture;
     use std::{
         fmt,
@@ -433,9 +432,7 @@ mod tests {
         storage.insert_if_not_exist(&key, Default::default(), &leader).await.unwrap();
         let asked = storage.ask_step_down(&key, leader.epoch, None, Ttl::DEFAULT, new_ask()).await;
         let Ok(StageChange::Done(request)) = asked else { panic!("{asked:?}") };
-        let words = ["vvm", "--storage", "sqlite:x.db", "--name", "a"];
-        let described = StepDownArgs::augment_args(clap::Command::new("step-down"));
-        let args = StepDownArgs::from_arg_matches(&described.get_matches_from(words)).unwrap();
+        let args: StepDownArgs = parsed(&["--storage", "sqlite:x.db", "--name", "a"]);
         let (began, signals) = (clock.now(), RefCell::new(Signals::of_children().unwrap()));
         let (give_up_at, interrupted) = (began.after(args.timeout), Cell::new(false));
         let requested = StepDownWait {

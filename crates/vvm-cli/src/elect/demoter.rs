@@ -399,7 +399,7 @@ fn ends(child: &mut Child) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::{Args as _, FromArgMatches as _};
+    use crate::args::tests::parsed;
     use ielections::{Epoch, Incarnation};
 
     #[test]
@@ -423,10 +423,7 @@ mod tests {
     }
 
     fn args(on_loss: &str) -> ElectArgs {
-        let words =
-            ["vvm", "--storage", "sqlite:x.db", "--name", "n", "--on-lead", ":", "--on-loss", on_loss];
-        let described = ElectArgs::augment_args(clap::Command::new("elect"));
-        ElectArgs::from_arg_matches(&described.get_matches_from(words)).unwrap()
+        parsed(&["--storage", "sqlite:x.db", "--name", "n", "--on-lead", ":", "--on-loss", on_loss])
     }
 
     fn led() -> RecordId {

@@ -254,7 +254,10 @@ fn check_settings(place: &str, settings: &str) {
 }
 
 fn settings_in_packaging() -> Vec<(String, String)> {
-    ["packaging/kubernetes/base", "packaging/settings"].iter().flat_map(|folder| files(folder, ".toml")).collect()
+    ["packaging/kubernetes/base", "packaging/settings"]
+        .iter()
+        .flat_map(|folder| files(folder, ".toml"))
+        .collect()
 }
 
 /// Blocks of TOML in documents that name a storage are settings files.
