@@ -28,8 +28,8 @@ use vvm_deadman::recording::RecordingTrigger;
 const TTL: Duration = Duration::from_secs(300);
 const P: Duration = Duration::from_secs(5);
 
-fn support() -> SupportPeriod {
-    SupportPeriod::new(P, Ttl::new(TTL).unwrap()).unwrap()
+fn support(period: Duration, ttl: Duration) -> SupportPeriod {
+    SupportPeriod::new(period, Ttl::new(ttl).unwrap()).unwrap()
 }
 
 /// Delivers datagrams at once. It knows every leader.
@@ -138,6 +138,8 @@ struct Candidate {
     storage: Arc<FaultyStorage<u32>>,
     link: Arc<MemoryLink>,
     holder: &'static str,
+    ttl: Duration,
+    period: Duration,
 }
 
 impl Candidate {
@@ -163,7 +165,7 @@ impl Candidate {
             sent: Mutex::default(),
         });
         network.0.lock().unwrap().push(Arc::clone(&link));
-        Self { process, storage, link, holder }
+        Self { process, storage, link, holder, ttl: TTL, period: P }
     }
 
     async fn acquire(&self) -> Leadership {
@@ -173,9 +175,9 @@ impl Candidate {
     async fn acquire_within(&self, timeout: AcquireTimeout) -> Result<Leadership, AcquireError> {
         let slots = vec![0];
         let holder = Holder::new(self.holder).unwrap();
-        let terms = Terms { timeout, ..Terms::new(holder, Ttl::new(TTL).unwrap()) };
+        let terms = Terms { timeout, ..Terms::new(holder, Ttl::new(self.ttl).unwrap()) };
         let link = Arc::clone(&self.link) as _;
-        let successor = SuccessorTerms { period: support(), link };
+        let successor = SuccessorTerms { period: support(self.period, self.ttl), link };
         let acquired = self.process.elections.acquire_with_successor(Candidacy { slots, terms }, successor);
         Ok(acquired.await?.1)
     }
@@ -286,6 +288,33 @@ fn outage_of_the_storage_does_not_end_a_leader_with_a_successor() {
             assert_eq!(pair.leader.process.deadman.armed(), 0);
         };
         let (next, ()) = tokio::join!(pair.standby.acquire(), outage);
+        next.release().await;
+    });
+}
+
+/// Shows I3: the deadline of the TTL is the earlier one then, and that of the support period never stands alone.
+#[test]
+fn hand_back_near_the_end_of_the_ttl_moves_no_deadline_later() {
+    in_mock_time(async |mut pair| {
+        let ttl = Duration::from_secs(120);
+        for candidate in [&mut pair.leader, &mut pair.standby] {
+            (candidate.ttl, candidate.period) = (ttl, ttl / 4);
+        }
+        let (leadership, trigger) = (pair.leader.acquire().await, &pair.leader.process.trigger);
+        let handing_back = async {
+            pair.until_named().await;
+            pair.pass(ttl).await;
+            pair.leader.lose_storage();
+            let confirmed = pair.leader.storage.calls_of(Verb::CompareAndSwap).pop().unwrap();
+            let kill_at = confirmed.at.after(ttl * 4 / 5);
+            pair.until(|| pair.leader.kill_at() == kill_at).await;
+            assert_eq!((leadership.standing().loss(), pair.leader.process.deadman.armed()), (None, 2));
+            pair.leader.storage.heal();
+            let calls = trigger.calls();
+            assert_eq!(leadership.release().await, ReleaseOutcome::Released);
+            assert_eq!((trigger.earliest(), trigger.calls()), (None, calls + 1), "removed by one call");
+        };
+        let (next, ()) = tokio::join!(pair.standby.acquire(), handing_back);
         next.release().await;
     });
 }
@@ -550,7 +579,7 @@ fn terms_that_do_not_fit_are_refused() {
     in_mock_time(async |pair| {
         let acquire = |candidacy| {
             let link = Arc::clone(&pair.leader.link) as _;
-            let terms = SuccessorTerms { period: support(), link };
+            let terms = SuccessorTerms { period: support(P, TTL), link };
             pair.leader.process.elections.acquire_with_successor(candidacy, terms)
         };
         let refused = acquire(candidacy(0)).await.map(drop);
