@@ -21,6 +21,7 @@ use clap::Parser;
 use faults::Counts;
 use run::{RunResult, run};
 use std::{
+    panic::{catch_unwind, resume_unwind},
     process::ExitCode,
     sync::atomic::{AtomicU64, Ordering},
     thread,
@@ -85,7 +86,7 @@ fn run_all(seeds: std::ops::Range<u64>, fail_fast: bool) -> Vec<RunResult> {
                 if seed >= seeds.end {
                     return results;
                 }
-                let result = run(seed, false);
+                let result = run_caught(seed);
                 if fail_fast && result.violation.is_some() {
                     next.store(seeds.end, Ordering::Relaxed);
                 }
@@ -93,10 +94,24 @@ fn run_all(seeds: std::ops::Range<u64>, fail_fast: bool) -> Vec<RunResult> {
             }
         };
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
-        workers.into_iter().filter_map(|worker| worker.join().ok()).flatten().collect()
+        workers
+            .into_iter()
+            .flat_map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic)))
+            .collect()
     });
     results.sort_by_key(|result| result.seed);
     results
+}
+
+/// A world that panics has violated a rule. Its thread goes on, because it has the results of other worlds.
+fn run_caught(seed: u64) -> RunResult {
+    catch_unwind(|| run(seed, false)).unwrap_or_else(|_| RunResult {
+        seed,
+        violation: Some("the rule that no world panics".to_owned()),
+        counts: Counts::default(),
+        hash: 0,
+        steps: 0,
+    })
 }
 
 /// Runs a few seeds again, and panics if a trace differs: then no result could be reproduced.
@@ -104,7 +119,7 @@ fn repeats(results: &[RunResult]) -> usize {
     let sample = results.iter().step_by(results.len().div_ceil(10).max(1));
     sample
         .inspect(|result| {
-            let again = run(result.seed, false);
+            let again = run_caught(result.seed);
             assert_eq!(again.hash, result.hash, "seed {} gave two different traces", result.seed);
         })
         .count()
