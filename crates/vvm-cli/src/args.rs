@@ -219,15 +219,19 @@ pub(crate) fn parse_slots(text: &str) -> Result<NonZeroU32, InvalidValue> {
 
 /// Parses a name, which is shown in records, lines of text and an environment variable.
 pub(crate) fn parse_name(text: &str) -> Result<String, InvalidValue> {
-    parse_line_of_text(text, "a name has 1 to 255 bytes and no control characters")
+    parse_line_of_text(text, 255, "a name has 1 to 255 bytes and no control characters")
 }
 
 pub(crate) fn parse_text(text: &str) -> Result<String, InvalidValue> {
-    parse_line_of_text(text, "write 1 to 255 bytes without control characters")
+    parse_line_of_text(text, 255, "write 1 to 255 bytes without control characters")
 }
 
-fn parse_line_of_text(text: &str, hint: &'static str) -> Result<String, InvalidValue> {
-    let fits = (1..=255).contains(&text.len()) && !text.chars().any(char::is_control);
+pub(crate) fn parse_line_of_text(
+    text: &str,
+    longest: usize,
+    hint: &'static str,
+) -> Result<String, InvalidValue> {
+    let fits = (1..=longest).contains(&text.len()) && !text.chars().any(char::is_control);
     if fits { Ok(text.into()) } else { Err(InvalidValue(hint)) }
 }
 

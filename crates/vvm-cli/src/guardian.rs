@@ -18,7 +18,7 @@ use crate::{
     turn::{QueueOutcome, wait_for_turn},
 };
 use ielections::Holder;
-use std::{fmt, iter, process::ExitCode};
+use std::{iter, process::ExitCode};
 use vvm_clock::SystemClock;
 use vvm_containment::{Containment, GuardEnded, GuardReport, ProcessEnd, guard, signal_name, signal_of};
 
@@ -45,13 +45,11 @@ fn run(
     settled: &ResolvedArguments,
 ) -> Result<(ExitWish, bool), InspectionError> {
     let began = SystemClock::read();
-    let misuse = |option: &str, why: &dyn fmt::Display| {
-        InspectionError::Status(exit::MISUSE, format!("{option}: {why}"))
-    };
-    let holder = args.candidate.own_holder().map_err(|refusal| misuse("--holder", &refusal))?;
+    let misuse = |why: String| InspectionError::new(exit::MISUSE, why);
+    let holder = args.candidate.own_holder().map_err(|refusal| misuse(format!("--holder: {refusal}")))?;
     if let Some(path) = &args.result_file {
         result_file::check(path, &vvm_storage::url::files(&args.candidate.storage))
-            .map_err(|refusal| misuse("--result-file", &refusal))?;
+            .map_err(|refusal| misuse(format!("--result-file: {refusal}")))?;
     }
     let mut manager = ServiceManager::of_environment();
     let mut told = HostReport::default();
@@ -82,7 +80,7 @@ fn run(
     };
     // Before a host starts: it must not win a leadership without containment for its command.
     let containment = Containment::establish(args.containment.into())
-        .map_err(|refusal| InspectionError::Status(exit::SYSTEM, NotContained(refusal).to_string()))?;
+        .map_err(|refusal| InspectionError::new(exit::SYSTEM, NotContained(refusal)))?;
     announce::contained(containment.level());
     let environment = [
         (service_manager::VARIABLE.into(), None),

@@ -35,11 +35,11 @@ pub(crate) fn main(args: &HistoryArgs) -> ExitCode {
         let (storage, name) = (&inspector.storage, &inspector.name);
         if let Some(path) = &args.svg {
             result_file::check(path, &vvm_storage::url::files(args.target.pair().0))
-                .map_err(|refusal| InspectionError::Status(exit::MISUSE, format!("--svg: {refusal}")))?;
+                .map_err(|refusal| InspectionError::new(exit::MISUSE, format!("--svg: {refusal}")))?;
         }
         if storage.documents().is_none() {
             let why = "this storage keeps no documents, and so no history";
-            return Err(InspectionError::Status(exit::NOT_ACQUIRED, why.into()));
+            return Err(InspectionError::new(exit::NOT_ACQUIRED, why));
         }
         let mut keys = inspector.slots().await?;
         if let Some(wanted) = args.slot {
@@ -76,7 +76,7 @@ pub(crate) fn main(args: &HistoryArgs) -> ExitCode {
         let now = SystemWallClock.since_unix_epoch();
         if let Some(path) = &args.svg {
             result_file::write(path, timeline(name, &lines, now).to_svg().as_bytes())
-                .map_err(|refusal| InspectionError::Status(exit::SYSTEM, refusal.to_string()))?;
+                .map_err(|refusal| InspectionError::new(exit::SYSTEM, refusal))?;
         }
         print_rows(args.json, columns, &lines, |LeadershipRow { slot, leadership }| {
             let PastLeadership { holder, epoch, started_ms, ended_ms, end } = leadership;

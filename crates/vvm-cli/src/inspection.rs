@@ -60,11 +60,15 @@ impl From<ReadError> for InspectionError {
 
 impl From<WriteError> for InspectionError {
     fn from(cause: WriteError) -> Self {
-        Self::Status(exit::STORAGE, cause.to_string())
+        Self::new(exit::STORAGE, cause)
     }
 }
 
 impl InspectionError {
+    pub(crate) fn new(status: u8, why: impl ToString) -> Self {
+        Self::Status(status, why.to_string())
+    }
+
     /// Prints it, and returns the exit status. A closed pipe, as of `head`, is no error.
     pub(crate) fn conclude(&self) -> u8 {
         if let Self::Inspect(InspectError::Output(cause)) = self
@@ -87,7 +91,7 @@ pub(crate) fn slot_of(
 ) -> Result<ElectionKey, InspectionError> {
     let count = keys.len();
     let found = keys.into_iter().find(|key| key.slot.get() == number);
-    found.ok_or_else(|| InspectionError::Status(exit::MISUSE, format!("--slot {number}: {name} has {count}")))
+    found.ok_or_else(|| InspectionError::new(exit::MISUSE, format!("--slot {number}: {name} has {count}")))
 }
 
 pub(crate) fn new_ask() -> Ask {

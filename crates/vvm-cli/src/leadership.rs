@@ -45,23 +45,27 @@ impl Leadership {
         }
     }
 
-    /// Returns the environment of the command: the `inherited` one with the leadership, without other
-    /// variables of `vvm` and without those `withheld`.
     pub(crate) fn environment(
         &self,
         inherited: impl IntoIterator<Item = (OsString, OsString)>,
         withheld: &[&str],
     ) -> Vec<(OsString, OsString)> {
-        let added = [
-            ("VVM_LEADER_NAME", self.name.clone()),
-            ("VVM_LEADER_SLOT", self.slot.to_string()),
-            ("VVM_LEADER_EPOCH", self.epoch.to_string()),
-            ("VVM_LEADER_HOLDER", self.holder.to_string()),
-            ("VVM_LEADER_INCARNATION", self.incarnation.to_string()),
-        ];
-        let kept = self::inherited(inherited, withheld);
-        kept.chain(added.map(|(name, value)| (name.into(), value.into()))).collect()
+        let Self { name, slot, epoch, holder, incarnation } = self;
+        let (slot, epoch, incarnation) = (slot.to_string(), epoch.to_string(), incarnation.to_string());
+        environment([name, &slot, &epoch, holder.as_str(), &incarnation], inherited, withheld)
     }
+}
+
+/// Returns the environment of the command: the `inherited` one with name, slot, epoch, holder and incarnation `of` a
+/// leadership, without other variables of `vvm` and without those `withheld`.
+pub(crate) fn environment(
+    of: [&str; 5],
+    inherited: impl IntoIterator<Item = (OsString, OsString)>,
+    withheld: &[&str],
+) -> Vec<(OsString, OsString)> {
+    let names =
+        ["NAME", "SLOT", "EPOCH", "HOLDER", "INCARNATION"].map(|name| format!("VVM_LEADER_{name}").into());
+    self::inherited(inherited, withheld).chain(names.into_iter().zip(of.map(Into::into))).collect()
 }
 
 impl fmt::Display for Leadership {

@@ -29,7 +29,7 @@ pub(crate) fn main(args: &ListArgs) -> ExitCode {
         let Some((names, may_have_more)) = storage.names().await? else {
             let refusal = "--storage: vvm can't list the names of this kind of storage: ask for one by \
                            `vvm status --name NAME`";
-            return Err(InspectionError::Status(exit::MISUSE, refusal.to_owned()));
+            return Err(InspectionError::new(exit::MISUSE, refusal));
         };
         let mut lines = Vec::new();
         for (cluster, listed) in &names {

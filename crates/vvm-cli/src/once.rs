@@ -2,7 +2,7 @@
 //! It is a `vvm run` otherwise; the module `run` has its command line and what its leader does.
 
 use crate::{
-    args::{CandidateArgs, InvalidValue, TargetArgs, parse_duration, parse_failures},
+    args::{CandidateArgs, InvalidValue, TargetArgs, parse_duration, parse_failures, parse_line_of_text},
     exit,
     inspection::{InspectionError, operate, printable},
     result_file::Outcome,
@@ -89,12 +89,7 @@ fn is_local_hour(period: &str, now: Timestamp) -> bool {
 }
 
 fn parse_period(text: &str) -> Result<String, InvalidValue> {
-    let fits = (1..=LONGEST_PERIOD).contains(&text.len()) && !text.chars().any(char::is_control);
-    if fits {
-        Ok(text.into())
-    } else {
-        Err(InvalidValue("a period has 1 to 64 bytes and no control characters"))
-    }
+    parse_line_of_text(text, LONGEST_PERIOD, "a period has 1 to 64 bytes and no control characters")
 }
 
 fn parse_keep(text: &str) -> Result<NonZeroU32, InvalidValue> {
@@ -208,9 +203,7 @@ pub(crate) fn history(target: &TargetArgs, as_json: bool) -> ExitCode {
         let leading = inspector.storage.get(&key).await?.entry().map(|entry| entry.epoch);
         let periods = match periods(inspector).await {
             Err(PeriodError::NoDocuments) => Periods::default(),
-            periods => {
-                periods.map_err(|error| InspectionError::Status(exit::NOT_ACQUIRED, error.to_string()))?
-            }
+            periods => periods.map_err(|error| InspectionError::new(exit::NOT_ACQUIRED, error))?,
         };
         let line = |past: &PastPeriod| PeriodRow { state: past.state(leading), past: past.clone() };
         let lines = periods.list().iter().map(line).collect::<Vec<_>>();

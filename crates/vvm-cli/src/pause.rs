@@ -35,10 +35,10 @@ async fn pause_and_wait(inspector: &StorageInspector, args: &PauseArgs) -> Resul
     let by = by(args)?;
     if !args.new {
         inspector.slots().await.map_err(|refusal| match refusal {
-            unknown @ InspectError::UnknownName { .. } => InspectionError::Status(
-                exit::UNKNOWN,
-                format!("{unknown}, or pause it before its first start with --new"),
-            ),
+            unknown @ InspectError::UnknownName { .. } => {
+                let why = format!("{unknown}, or pause it before its first start with --new");
+                InspectionError::new(exit::UNKNOWN, why)
+            }
             refusal => refusal.into(),
         })?;
     }
@@ -63,7 +63,7 @@ async fn pause_and_wait(inspector: &StorageInspector, args: &PauseArgs) -> Resul
             Ok(Some(true)) => break,
             Ok(Some(false)) => {
                 let why = format!("{name} was resumed by another operator meanwhile");
-                return Err(InspectionError::Status(exit::UNFINISHED, why));
+                return Err(InspectionError::new(exit::UNFINISHED, why));
             }
             Ok(None) | Err(ReadError::Unavailable(_)) => {}
             Err(refusal) => return Err(refusal.into()),
@@ -73,14 +73,12 @@ async fn pause_and_wait(inspector: &StorageInspector, args: &PauseArgs) -> Resul
             say!("{name}: waiting until no process leads: {leaders} (Ctrl-C ends the wait, not the pause)");
         }
         if clock.now() >= give_up_at {
-            return Err(InspectionError::Status(
-                exit::UNFINISHED,
-                format!(
-                    "{name} is paused, but not all leaders have stopped: {leaders}. The pause stands, and no new \
+            let why = format!(
+                "{name} is paused, but not all leaders have stopped: {leaders}. The pause stands, and no new \
                  leader begins; but a program that leads without vvm or a vvm_host::Host ignores a pause. To \
                  wait again, run `vvm pause` again; to end the pause, `vvm resume`"
-                ),
-            ));
+            );
+            return Err(InspectionError::new(exit::UNFINISHED, why));
         }
         clock.sleep_until(clock.now().after(INTERVAL).min(give_up_at)).await;
     }
@@ -110,11 +108,12 @@ async fn end_pause(inspector: &StorageInspector, args: &ResumeArgs) -> Result<u8
     let mut was_paused = false;
     let said = loop {
         let Some(pause) = storage.standing_pause(cluster).await? else {
-            if !was_paused {
-                // A misspelt name is not paused either.
-                inspector.slots().await?;
+            if was_paused {
+                break "resumed".to_owned();
             }
-            break if was_paused { "resumed".to_owned() } else { "not paused".to_owned() };
+            // A misspelt name is not paused either.
+            inspector.slots().await?;
+            break "not paused".to_owned();
         };
         was_paused = true;
         // Else it is gone or replaced: read again.
@@ -163,10 +162,8 @@ fn by(args: &PauseArgs) -> Result<Holder, InspectionError> {
         args.reason.as_ref().map_or_else(|| operator.clone(), |reason| format!("{operator}: {reason}"));
     Holder::new(text).map_err(|_| {
         let left = Holder::MAX_BYTES.saturating_sub(operator.len() + ": ".len());
-        InspectionError::Status(
-            exit::MISUSE,
-            format!("--reason: too long: at most {left} bytes beside {operator}"),
-        )
+        let why = format!("--reason: too long: at most {left} bytes beside {operator}");
+        InspectionError::new(exit::MISUSE, why)
     })
 }
 

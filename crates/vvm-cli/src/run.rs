@@ -56,10 +56,10 @@ impl From<HostError> for InspectionError {
         match error {
             HostError::System(cause) | HostError::Deadman(ArmError::Kernel(cause)) => cause.into(),
             HostError::Successor(ref cause) => {
-                Self::Status(error.exit_status(), format!("--successor: {cause}"))
+                Self::new(error.exit_status(), format!("--successor: {cause}"))
             }
-            HostError::Http(cause) => Self::Status(exit::SYSTEM, format!("--http: {cause}")),
-            error => Self::Status(exit::SYSTEM, error.to_string()),
+            HostError::Http(cause) => Self::new(exit::SYSTEM, format!("--http: {cause}")),
+            error => Self::new(exit::SYSTEM, error),
         }
     }
 }
@@ -73,7 +73,7 @@ pub(crate) fn main(args: RunArgs, once: Option<OnceArgs>) -> ExitCode {
     let started = match Supervisor::accept() {
         Ok(supervisor) => host(supervisor, args, once),
         Err(AcceptError::Stage(refusal)) => return conclude(&refusal),
-        Err(refusal) => Err(InspectionError::Status(exit::SYSTEM, refusal.to_string())),
+        Err(refusal) => Err(InspectionError::new(exit::SYSTEM, refusal)),
     };
     started.map_or_else(|refusal| refusal.conclude().into(), |()| ExitCode::SUCCESS)
 }
@@ -138,7 +138,7 @@ fn host(supervisor: Supervisor, args: RunArgs, once: Option<OnceArgs>) -> Result
     let app = {
         let _entered = runtime.enter();
         let app = runner.args.warm.then(|| WarmApp::new(&runner, &mut host)).transpose();
-        app.map_err(|refusal| InspectionError::Status(exit::SYSTEM, refusal.to_string()))?
+        app.map_err(|refusal| InspectionError::new(exit::SYSTEM, refusal))?
     };
     let farewell = runtime.block_on(lead_and_listen(&runner, host, app, guardian, signals))?;
 

@@ -11,6 +11,10 @@ use std::{
 };
 use vvm_host::operate::InspectError;
 
+pub(crate) fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// A moment on a wall clock, since 1970, as `2026-11-21T21:46:00Z`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Moment(pub(crate) Duration);

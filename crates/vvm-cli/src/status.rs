@@ -6,7 +6,7 @@ use crate::{
     exit,
     inspection::operate,
     liveness::{Liveness, Observation},
-    shown::{HumanDuration, Moment, Palette, Style, print_rows},
+    shown::{HumanDuration, Moment, Palette, Style, millis, print_rows},
 };
 use clap::Args;
 use ielections::{ReadError, Slot, TtlStorage as _};
@@ -133,10 +133,6 @@ fn announce_wait(lines: &[SlotRow]) {
         vvm_clock::DisplayDuration(ttl / 4 + ttl / 10),
         vvm_clock::DisplayDuration(ttl)
     );
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl SlotRow {

@@ -14,14 +14,7 @@ use crate::{
 };
 use clap::Args;
 use ielections::{Entry, Epoch, Holder, ReadError, Slot, Terms, Timing, Ttl, TtlStorage as _, WriteError};
-use std::{
-    cell::{Cell, RefCell},
-    collections::BTreeSet,
-    error::Error,
-    num::NonZeroU32,
-    process::ExitCode,
-    time::Duration,
-};
+use std::{collections::BTreeSet, error::Error, num::NonZeroU32, process::ExitCode, time::Duration};
 use vvm_clock::Instant;
 use vvm_host::operate::{Purpose, StorageInspector, read};
 use vvm_storage::{ElectionKey, ElectionsTtlStorage, Stage, StageChange, StepDown};
@@ -45,47 +38,35 @@ pub(crate) fn main(args: &StepDownArgs) -> ExitCode {
     operate(args.target.pair(), Purpose::Ask, async |inspector| request(inspector, args).await)
 }
 
-struct StepDownWait<'a> {
-    inspector: &'a StorageInspector,
-    args: &'a StepDownArgs,
-    key: ElectionKey,
-    leader: Entry,
-    began: Instant,
-    give_up_at: Instant,
-    signals: RefCell<Signals>,
-    interrupted: Cell<bool>,
+/// Nothing was changed.
+fn refused(why: impl ToString) -> InspectionError {
+    InspectionError::new(exit::NOT_ACQUIRED, why)
 }
 
 async fn request(inspector: &StorageInspector, args: &StepDownArgs) -> Result<u8, InspectionError> {
-    let StorageInspector { storage, name, cluster, clock, .. } = inspector;
+    let StorageInspector { storage, name, cluster, .. } = inspector;
     let key = slot(inspector, args).await?;
     let slot = key.slot;
-    let refused = |why: String| Err(InspectionError::Status(exit::NOT_ACQUIRED, why));
     let Slot::Held { entry: leader, .. } = storage.get(&key).await? else {
-        return refused(format!("no process leads {name} slot {slot}"));
+        return Err(refused(format!("no process leads {name} slot {slot}")));
     };
     if args.to.as_ref() == Some(&leader.holder) {
-        return refused(format!("{} leads {name} slot {slot} already", leader.holder));
+        return Err(refused(format!("{} leads {name} slot {slot} already", leader.holder)));
     }
     if let Some(pause) = storage.standing_pause(cluster).await? {
         let by = pause.by();
-        return refused(format!("{name} is paused by {by}: no standby could lead next; `vvm resume` first"));
+        let why = format!("{name} is paused by {by}: no standby could lead next; `vvm resume` first");
+        return Err(refused(why));
     }
-    let signals = RefCell::new(Signals::catch()?);
-    let first_chance =
-        Ttl::new(FIRST_CHANCE).map_err(|e| InspectionError::Status(exit::MISUSE, e.to_string()))?;
-    let began = clock.now();
-    let to = args.to.as_ref();
-    let StageChange::Done(request) =
-        storage.ask_step_down(&key, leader.epoch, to, first_chance, new_ask()).await?
-    else {
-        return refused("another operator requested a step-down at the same moment".into());
+    let first_chance = Ttl::new(FIRST_CHANCE).map_err(|e| InspectionError::new(exit::MISUSE, e))?;
+    let mut wait = StepDownWait::new(inspector, args, (key, leader), Signals::catch()?);
+    let asked =
+        storage.ask_step_down(&wait.key, wait.leader.epoch, args.to.as_ref(), first_chance, new_ask());
+    let StageChange::Done(request) = asked.await? else {
+        return Err(refused("another operator requested a step-down at the same moment"));
     };
     inspector.wake_candidates(args.wake.local_dir.as_ref());
-    let give_up_at = began.after(args.timeout);
-    let interrupted = Cell::new(false);
-    let requested = StepDownWait { inspector, args, key, leader, began, give_up_at, signals, interrupted };
-    let outcome = requested.see_through(&request).await;
+    let outcome = wait.see_through(&request).await;
     // It has no effect any more. If this fails, it does no harm.
     let _ = storage.remove_step_down(cluster, &request).await;
     outcome.map(|()| 0)
@@ -96,7 +77,7 @@ async fn slot(inspector: &StorageInspector, args: &StepDownArgs) -> Result<Elect
     let (name, count) = (&inspector.name, keys.len());
     if args.slot.is_none() && count > 1 {
         let why = format!("{name} has {count} slots: name one with --slot N");
-        return Err(InspectionError::Status(exit::MISUSE, why));
+        return Err(InspectionError::new(exit::MISUSE, why));
     }
     slot_of(keys, args.slot.unwrap_or(NonZeroU32::MIN), name)
 }
@@ -127,8 +108,30 @@ async fn progress(
     })
 }
 
-impl StepDownWait<'_> {
-    async fn see_through(&self, request: &StepDown) -> Result<(), InspectionError> {
+struct StepDownWait<'a> {
+    inspector: &'a StorageInspector,
+    args: &'a StepDownArgs,
+    key: ElectionKey,
+    leader: Entry,
+    began: Instant,
+    give_up_at: Instant,
+    signals: Signals,
+    interrupted: bool,
+}
+
+impl<'a> StepDownWait<'a> {
+    fn new(
+        inspector: &'a StorageInspector,
+        args: &'a StepDownArgs,
+        (key, leader): (ElectionKey, Entry),
+        signals: Signals,
+    ) -> Self {
+        let began = inspector.clock.now();
+        let give_up_at = began.after(args.timeout);
+        Self { inspector, args, key, leader, began, give_up_at, signals, interrupted: false }
+    }
+
+    async fn see_through(&mut self, request: &StepDown) -> Result<(), InspectionError> {
         if let Some(to) = &self.args.to {
             self.say_standby(to).await;
         }
@@ -155,21 +158,21 @@ impl StepDownWait<'_> {
         say!("{name} slot {}: waiting up to {answer} for standby {to} to accept{hint}", self.key.slot);
     }
 
-    async fn until_begun(&self, request: &StepDown) -> Result<(), InspectionError> {
+    async fn until_begun(&mut self, request: &StepDown) -> Result<(), InspectionError> {
         let StorageInspector { storage, clock, .. } = self.inspector;
-        let leader = &self.leader;
-        let within = |answer| clock.now().after(answer).min(self.give_up_at);
-        let (mut deadline, mut stands) = (within(answer_of_standby(leader.ttl)), request.clone());
+        let give_up_at = self.give_up_at;
+        let within = |answer| clock.now().after(answer).min(give_up_at);
+        let (mut deadline, mut stands) = (within(answer_of_standby(self.leader.ttl)), request.clone());
         loop {
-            match self.passing(progress(storage, &self.key, leader.epoch, request).await)? {
+            match self.passing(progress(storage, &self.key, self.leader.epoch, request).await)? {
                 Some(Progress::Begun) => return Ok(()),
                 Some(Progress::Replaced) => {
                     let why = "another operator replaced the request by another step-down";
-                    return Err(InspectionError::Status(exit::UNFINISHED, why.into()));
+                    return Err(InspectionError::new(exit::UNFINISHED, why));
                 }
                 Some(Progress::Lost) => {
-                    let why = format!("{} lost the slot before it began to step down", leader.holder);
-                    return Err(InspectionError::Status(exit::NOT_ACQUIRED, why));
+                    let leader = &self.leader.holder;
+                    return Err(refused(format!("{leader} lost the slot before it began to step down")));
                 }
                 Some(Progress::Stands(found)) => {
                     if found.stage > stands.stage {
@@ -185,8 +188,8 @@ impl StepDownWait<'_> {
                     // The leader was faster, or the outcome is unknown: the next look shows it.
                     deadline = clock.now().after(ANSWER);
                 } else if interrupted {
-                    let why = format!("withdrawn, so nothing was changed: {} leads on", leader.holder);
-                    return Err(InspectionError::Status(exit::NOT_ACQUIRED, why));
+                    let leader = &self.leader.holder;
+                    return Err(refused(format!("withdrawn, so nothing was changed: {leader} leads on")));
                 } else {
                     return Err(self.unanswered(stands.stage).await);
                 }
@@ -201,10 +204,10 @@ impl StepDownWait<'_> {
             Ok(StageChange::Done(_)) => Ok(true),
             Ok(StageChange::Overtaken(_)) => Ok(false),
             Err(WriteError::NotApplied(_) | WriteError::Unknown(_)) if self.has_time() => Ok(false),
-            Err(refusal) => Err(InspectionError::Status(
-                exit::UNFINISHED,
-                format!("the request can't be withdrawn: {refusal}"),
-            )),
+            Err(refusal) => {
+                let why = format!("the request can't be withdrawn: {refusal}");
+                Err(InspectionError::new(exit::UNFINISHED, why))
+            }
         }
     }
 
@@ -213,18 +216,12 @@ impl StepDownWait<'_> {
         let (leader, after) = (&self.leader.holder, HumanDuration(self.began.until(clock.now())));
         let unchanged = format!("within {after}, so nothing was changed: {leader} leads on");
         if stage > Stage::Asked {
-            return InspectionError::Status(
-                exit::NOT_ACQUIRED,
-                format!("{leader} did not answer {unchanged}. It is dead or hangs, or ignores such requests"),
-            );
+            let why = "It is dead or hangs, or ignores such requests";
+            return refused(format!("{leader} did not answer {unchanged}. {why}"));
         }
         let Some(to) = &self.args.to else {
-            return InspectionError::Status(
-                exit::NOT_ACQUIRED,
-                format!(
-                    "no standby answered {unchanged}. Start one first; an app of vvm run --warm must be ready"
-                ),
-            );
+            let way_out = "Start one first; an app of vvm run --warm must be ready";
+            return refused(format!("no standby answered {unchanged}. {way_out}"));
         };
         let keys = self.inspector.slots().await.unwrap_or_default();
         let slots = storage.scan(&keys).await.unwrap_or_default();
@@ -233,21 +230,18 @@ impl StepDownWait<'_> {
             Some((key, _)) => format!("{to} leads {name} slot {}: name a standby", key.slot),
             None => format!("Was it started with --holder {to}? An app of vvm run --warm must be ready"),
         };
-        InspectionError::Status(
-            exit::NOT_ACQUIRED,
-            format!("standby {to} did not answer {unchanged}. {hint}"),
-        )
+        refused(format!("standby {to} did not answer {unchanged}. {hint}"))
     }
 
-    async fn until_followed(&self) -> Result<(), InspectionError> {
+    async fn until_followed(&mut self) -> Result<(), InspectionError> {
         let StorageInspector { storage, name, clock, .. } = self.inspector;
-        let (slot, former) = (self.key.slot, &self.leader);
+        let slot = self.key.slot;
         let mut released_at = None;
         loop {
             let found = self.passing(storage.get(&self.key).await)?;
             let now = clock.now();
             match found {
-                Some(Slot::Held { entry, .. }) if entry.epoch != former.epoch => {
+                Some(Slot::Held { entry, .. }) if entry.epoch != self.leader.epoch => {
                     return self.followed(&entry, now, released_at.unwrap_or(now));
                 }
                 Some(Slot::Vacant(_)) => {
@@ -256,16 +250,12 @@ impl StepDownWait<'_> {
                 Some(Slot::Held { .. }) | None => {}
             }
             if now >= self.give_up_at || self.is_interrupted() {
-                let (holder, after) = (&former.holder, HumanDuration(self.began.until(now)));
-                return Err(InspectionError::Status(
-                    exit::UNFINISHED,
-                    match released_at {
-                        None => format!("{name} slot {slot}: after {after} {holder} still stops its work"),
-                        Some(_) => {
-                            format!("{name} slot {slot}: released, but after {after} no process leads it")
-                        }
-                    },
-                ));
+                let (holder, after) = (&self.leader.holder, HumanDuration(self.began.until(now)));
+                let why = match released_at {
+                    None => format!("{name} slot {slot}: after {after} {holder} still stops its work"),
+                    Some(_) => format!("{name} slot {slot}: released, but after {after} no process leads it"),
+                };
+                return Err(InspectionError::new(exit::UNFINISHED, why));
             }
             clock.sleep(INTERVAL).await;
         }
@@ -284,7 +274,7 @@ impl StepDownWait<'_> {
                 return Ok(());
             }
         };
-        Err(InspectionError::Status(exit::UNFINISHED, format!("{name}: {missed}: {line}, after {took}")))
+        Err(InspectionError::new(exit::UNFINISHED, format!("{name}: {missed}: {line}, after {took}")))
     }
 
     fn passing<T>(&self, outcome: Result<T, ReadError>) -> Result<Option<T>, InspectionError> {
@@ -295,11 +285,10 @@ impl StepDownWait<'_> {
         }
     }
 
-    fn is_interrupted(&self) -> bool {
-        let caught = self.signals.borrow_mut().pending().unwrap_or_default();
-        let is_now = caught.iter().any(|caught| ends_a_candidate(caught.signal));
-        self.interrupted.set(self.interrupted.get() || is_now);
-        self.interrupted.get()
+    fn is_interrupted(&mut self) -> bool {
+        let caught = self.signals.pending().unwrap_or_default();
+        self.interrupted |= caught.iter().any(|caught| ends_a_candidate(caught.signal));
+        self.interrupted
     }
 
     fn has_time(&self) -> bool {
@@ -433,18 +422,8 @@ mod tests {
         let asked = storage.ask_step_down(&key, leader.epoch, None, Ttl::DEFAULT, new_ask()).await;
         let Ok(StageChange::Done(request)) = asked else { panic!("{asked:?}") };
         let args: StepDownArgs = parsed(&["--storage", "sqlite:x.db", "--name", "a"]);
-        let (began, signals) = (clock.now(), RefCell::new(Signals::of_children().unwrap()));
-        let (give_up_at, interrupted) = (began.after(args.timeout), Cell::new(false));
-        let requested = StepDownWait {
-            inspector: &inspector,
-            args: &args,
-            key,
-            leader,
-            began,
-            give_up_at,
-            signals,
-            interrupted,
-        };
+        let signals = Signals::of_children().unwrap();
+        let mut requested = StepDownWait::new(&inspector, &args, (key, leader), signals);
         let answering = async {
             clock.sleep(Terms::LONGEST_QUIET).await;
             let accepted = storage.advance_step_down(cluster, &request, Stage::Accepted).await;

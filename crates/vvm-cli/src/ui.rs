@@ -51,8 +51,8 @@ pub(crate) fn main(args: &UiArgs) -> ExitCode {
 }
 
 async fn serve(args: &UiArgs) -> Result<u8, InspectionError> {
-    let refused = |refusal| InspectionError::Status(exit::SYSTEM, format!("--http: {refusal}"));
-    let mut server = HttpServer::bind(args.http).map_err(|refusal| refused(refusal.to_string()))?;
+    let mut server = HttpServer::bind(args.http)
+        .map_err(|refusal| InspectionError::new(exit::SYSTEM, format!("--http: {refusal}")))?;
     server.most_connections = CONNECTIONS;
     let clock = Arc::new(SystemClock::start()?) as Arc<dyn Clock>;
     let storage = StorageUrl::from(&*args.storage);
@@ -155,11 +155,10 @@ impl View {
         self.names.borrow_mut().opened(location, storage.limits().scan_batch);
         match self.keep_reading(async |step| perform(storage, step).await).await {
             Ended::Failed(failure) => failure.into(),
-            Ended::Unlisted => InspectionError::Status(
+            Ended::Unlisted => InspectionError::new(
                 exit::MISUSE,
                 "--storage: vvm can't list the names of this kind of storage: name them with --name NAME, \
-                 once for each"
-                    .into(),
+                 once for each",
             ),
         }
     }

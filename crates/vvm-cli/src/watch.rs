@@ -6,7 +6,7 @@ use crate::{
     args::{InvalidValue, TargetArgs, parse_duration},
     inspection::operate,
     liveness::{Liveness, Observation},
-    shown::{HumanDuration, Moment, Palette, Style},
+    shown::{HumanDuration, Moment, Palette, Style, millis},
 };
 use clap::Args;
 use ielections::{Entry, Epoch, ReadError, Slot};
@@ -138,7 +138,7 @@ impl WatchEvent {
 
     fn of_record(event: &str, verb: &str, entry: &Entry) -> Self {
         let (holder, epoch, ttl) = (entry.holder.as_str(), entry.epoch, entry.ttl);
-        let ttl_ms = ttl.get().as_millis() as u64;
+        let ttl_ms = millis(ttl.get());
         Self::new(
             format!("{verb} {}, epoch {epoch}, TTL {ttl}", holder.escape_debug()),
             json!({"event": event, "holder": holder, "epoch": epoch.get(), "ttl_ms": ttl_ms}),
@@ -153,7 +153,7 @@ impl WatchEvent {
 
     fn json(mut self, at: Duration) -> String {
         self.members["at"] = Moment(at).to_string().into();
-        self.members["unix_ms"] = (at.as_millis() as u64).into();
+        self.members["unix_ms"] = millis(at).into();
         self.members["slot"] = self.slot.into();
         self.members["says"] = self.says.into();
         self.members.to_string()
@@ -288,7 +288,7 @@ impl SlotProgress {
                             "no renewal of {shown} seen for {}: candidates may take over",
                             HumanDuration(age)
                         ),
-                        json!({"event": "overdue", "holder": holder, "silent_ms": age.as_millis() as u64}),
+                        json!({"event": "overdue", "holder": holder, "silent_ms": millis(age)}),
                     )),
                     _ => None,
                 }

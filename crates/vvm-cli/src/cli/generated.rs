@@ -2,13 +2,14 @@
 //!
 //! The program prints them itself, so that a packager needs no build step.
 
-use crate::{announce::say, exit};
+use crate::{announce::say, exit, inspection::InspectionError};
 use clap::{Args, Command, builder::Resettable};
 use clap_complete::Shell;
 use std::{
     io::{self, Write as _},
     process::ExitCode,
 };
+use vvm_host::operate::InspectError;
 
 pub(super) fn completions(args: &CompletionsArgs) -> ExitCode {
     write(&script(args.shell))
@@ -34,10 +35,7 @@ pub(super) fn man(args: &ManArgs) -> ExitCode {
             }
         },
     };
-    match page(command) {
-        Ok(text) => write(&text),
-        Err(refusal) => refuse(&refusal),
-    }
+    page(command).map_or_else(refuse, |text| write(&text))
 }
 
 /// Notes keep their line breaks, because they contain tables.
@@ -71,17 +69,11 @@ fn page_of(command: &Command) -> Command {
 
 fn write(text: &[u8]) -> ExitCode {
     let mut output = io::stdout().lock();
-    match output.write_all(text).and_then(|()| output.flush()) {
-        Ok(()) => ExitCode::SUCCESS,
-        // The reader, such as `head`, has closed the pipe.
-        Err(refusal) if refusal.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        Err(refusal) => refuse(&refusal),
-    }
+    output.write_all(text).and_then(|()| output.flush()).map_or_else(refuse, |()| ExitCode::SUCCESS)
 }
 
-fn refuse(refusal: &io::Error) -> ExitCode {
-    say!("can't write: {refusal}");
-    exit::SYSTEM.into()
+fn refuse(cause: io::Error) -> ExitCode {
+    InspectionError::from(InspectError::Output(cause)).conclude().into()
 }
 
 /// Print a completion script for a shell.

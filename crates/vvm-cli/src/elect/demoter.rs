@@ -84,11 +84,10 @@ impl Demoter {
     /// Sends that a hook runs in this process, a child that was not reaped yet: so the descriptor is of the hook, and of no
     /// process that gets its number later. Without a descriptor, the hook runs in a process that the demoter does not
     /// know.
-    pub(super) fn tell_runs(&self, hook: Hook, child: &Child) {
+    pub(super) fn tell_runs(&self, child: &Child) {
         let process = Pid::from_child(child);
         if let Ok(descriptor) = pidfd_open(process, PidfdFlags::empty()) {
-            let message = ToDemoter::Runs(hook, process);
-            self.send(message, |link, note| link.tell_with(note, descriptor.as_fd()));
+            self.send(ToDemoter::Runs(process), |link, note| link.tell_with(note, descriptor.as_fd()));
         }
     }
 
@@ -157,7 +156,7 @@ pub(super) enum ToDemoter {
     Deadline(Option<Instant>),
     Starts(Hook),
     /// It runs in this process, which leads a group. It carries a descriptor of the process.
-    Runs(Hook, Pid),
+    Runs(Pid),
     Ended(Hook, bool),
 }
 
@@ -183,9 +182,7 @@ impl From<ToDemoter> for DeathNotice {
             ToDemoter::Deadline(None) => (0, 0, 0),
             ToDemoter::Deadline(Some(at)) => (0, 1, at.as_nanos()),
             ToDemoter::Starts(hook) => (1, hook as u64, 0),
-            ToDemoter::Runs(hook, process) => {
-                (2, hook as u64, u64::from(process.as_raw_pid().unsigned_abs()))
-            }
+            ToDemoter::Runs(process) => (2, u64::from(process.as_raw_pid().unsigned_abs()), 0),
             ToDemoter::Ended(hook, success) => (3, hook as u64, u64::from(success)),
         };
         Self { kind: OWN + kind, words: [first, second, 0, 0] }
@@ -199,7 +196,7 @@ impl ToDemoter {
             None => Self::Host(ToGuardian::read(note)?),
             Some(0) => Self::Deadline((first == 1).then(|| Instant::from_nanos(second))),
             Some(1) => Self::Starts(Hook::from_number(first)?),
-            Some(2) => Self::Runs(Hook::from_number(first)?, Pid::from_raw(i32::try_from(second).ok()?)?),
+            Some(2) => Self::Runs(Pid::from_raw(i32::try_from(first).ok()?)?),
             Some(3) => Self::Ended(Hook::from_number(first)?, second == 1),
             Some(_) => return None,
         })
@@ -271,7 +268,7 @@ impl Demotion {
                     self.demoted = None;
                 }
             }
-            ToDemoter::Runs(_, group) => {
+            ToDemoter::Runs(group) => {
                 self.running = process.map_or(Running::Somewhere, |leader| Running::Group(group, leader));
             }
             ToDemoter::Ended(hook, success) => {
@@ -411,9 +408,10 @@ mod tests {
             ToDemoter::Host(ToGuardian::Leading(leading)),
             ToDemoter::Deadline(None),
             ToDemoter::Deadline(Some(Instant::NEVER)),
+            ToDemoter::Runs(rustix::process::getpid()),
         ];
         for hook in [Hook::OnLead, Hook::OnLoss] {
-            messages.extend([ToDemoter::Starts(hook), ToDemoter::Runs(hook, rustix::process::getpid())]);
+            messages.push(ToDemoter::Starts(hook));
             messages.extend([true, false].map(|success| ToDemoter::Ended(hook, success)));
         }
         for message in messages {
@@ -486,7 +484,7 @@ mod tests {
     fn while_runs(number: &Child, process: &Child) -> Demotion {
         let mut demotion = after(&[]);
         let process = pidfd_open(Pid::from_child(process), PidfdFlags::empty()).unwrap();
-        demotion.hear(ToDemoter::Runs(Hook::OnLead, Pid::from_child(number)), Some(process));
+        demotion.hear(ToDemoter::Runs(Pid::from_child(number)), Some(process));
         demotion
     }
 

@@ -194,19 +194,11 @@ impl Hooks {
 /// Returns the environment of the on-loss hook before the first campaign. Which leadership it ends is unknown, so the
 /// epoch is smaller than any, and a receiver that compares epochs refuses it.
 fn at_start(args: &ElectArgs, holder: &Holder) -> Vec<(OsString, OsString)> {
-    let (name, holder) = (args.candidate.name.as_str(), holder.as_str());
-    let unknown = "0".repeat(32);
-    let of_start = [
-        ("VVM_LEADER_NAME", name),
-        ("VVM_LEADER_SLOT", "0"),
-        ("VVM_LEADER_EPOCH", "0"),
-        ("VVM_LEADER_HOLDER", holder),
-        ("VVM_LEADER_INCARNATION", &unknown),
-        ("VVM_LEADER_REASON", "start"),
-    ];
+    let unknown = [args.candidate.name.as_str(), "0", "0", holder.as_str(), &"0".repeat(32)];
     let withheld = vvm_storage::url::credentials(&args.candidate.storage);
-    let of_start = of_start.map(|(name, value)| (name.into(), value.into()));
-    leadership::inherited(std::env::vars_os(), withheld).chain(of_start).collect()
+    let mut environment = leadership::environment(unknown, std::env::vars_os(), withheld);
+    environment.push(("VVM_LEADER_REASON".into(), "start".into()));
+    environment
 }
 
 struct HookThread {
@@ -274,7 +266,7 @@ impl HookThread {
         };
         let mut child =
             start_hook(line, environment.iter().cloned()).map_err(|cause| HookError::of_system(&cause))?;
-        self.demoter.tell_runs(hook, &child);
+        self.demoter.tell_runs(&child);
         let limit = SystemClock::read().after(self.args.hook_timeout);
         loop {
             match child.try_wait() {

@@ -15,7 +15,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 use vvm_containment::{ProcessEnd, Supervised, UnprovenKeeperEnd, signal_name};
-use vvm_host::HostError;
+use vvm_host::{HostError, HostOutcome};
 use vvm_orch::{Failure, Problem};
 
 pub(super) const GUARDIAN_LAPSED: &str =
@@ -135,7 +135,7 @@ impl ExitReason {
             Cause::GuardianLapsed => Self::exit(Outcome::Deadline, exit::KILLED, GUARDIAN_LAPSED),
             Cause::Unproven(unproven) => Self::exit(Outcome::KeeperDied, exit::SYSTEM, unproven),
             Cause::TimedOut(text) => Self::exit(Outcome::NotAcquired, exit::NOT_ACQUIRED, text),
-            Cause::Storage(refusal) => Self::no_storage(refusal),
+            Cause::Storage(refusal) => Self::refused(refusal.exit_status(), refusal),
             Cause::Unhealthy(unhealthy) => Self::exit(Outcome::Unhealthy, exit::UNHEALTHY, unhealthy),
             Cause::NotStarted(refusal) => Self::not_started(refusal.command_status(), refusal),
             Cause::Problem(Problem::Lost(loss)) => match run.worked.get() {
@@ -157,7 +157,13 @@ impl ExitReason {
                 (None, Some(cause)) => Self::not_started(command_status(cause), cause),
                 (None, None) => Self::system("the command vanished"),
             },
-            Cause::Problem(Problem::NotAcquired(refusal)) => Self::not_acquired(refusal),
+            Cause::Problem(problem @ Problem::NotAcquired(refusal)) => {
+                let status = HostOutcome::Problem(problem.clone()).exit_status();
+                match **refusal {
+                    AcquireError::LeaderSeen { .. } => Self::exit(Outcome::LeaderSeen, status, refusal),
+                    _ => Self::refused(status, refusal),
+                }
+            }
             Cause::Problem(Problem::StartFailed { cause, .. }) => {
                 Self::not_started(command_status(cause), cause)
             }
@@ -178,33 +184,15 @@ impl ExitReason {
         Self { outcome, farewell, text: Some(describe(last)) }
     }
 
-    fn no_storage(error: &HostError) -> Self {
-        let outcome = match error.exit_status() {
+    fn refused(status: u8, cause: impl ToString) -> Self {
+        let outcome = match status {
             exit::NOT_ACQUIRED => Outcome::NotAcquired,
             exit::MISUSE => Outcome::Misuse,
             exit::CONFLICT => Outcome::Conflict,
             exit::STORAGE => Outcome::StorageRefused,
             _ => Outcome::SystemRefused,
         };
-        Self::exit(outcome, error.exit_status(), error)
-    }
-
-    fn not_acquired(refusal: &AcquireError) -> Self {
-        let (outcome, status) = match refusal {
-            AcquireError::TimedOut { .. } => (Outcome::NotAcquired, exit::NOT_ACQUIRED),
-            AcquireError::LeaderSeen { .. } => (Outcome::LeaderSeen, exit::NOT_ACQUIRED),
-            AcquireError::TtlTooShort { .. }
-            | AcquireError::SuccessorOfManySlots
-            | AcquireError::SupportPeriod(_)
-            | AcquireError::SupportTooShort { .. } => (Outcome::Misuse, exit::MISUSE),
-            AcquireError::Refused(_) | AcquireError::EpochWentBack { .. } => {
-                (Outcome::StorageRefused, exit::STORAGE)
-            }
-            AcquireError::Closing | AcquireError::NoSlots | AcquireError::Deadman(_) => {
-                (Outcome::SystemRefused, exit::SYSTEM)
-            }
-        };
-        Self::exit(outcome, status, refusal)
+        Self::exit(outcome, status, cause)
     }
 
     fn not_started(status: Option<u8>, cause: impl ToString) -> Self {

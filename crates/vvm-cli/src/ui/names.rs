@@ -3,6 +3,7 @@
 use crate::{
     history::{LeadershipRow, NOT_RENEWED, timeline, unrecorded_end},
     liveness::{Liveness, Observation},
+    shown::millis,
 };
 use ielections::Slot;
 use serde_json::{Value, json};
@@ -469,8 +470,4 @@ impl SlotState {
         }
         past
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

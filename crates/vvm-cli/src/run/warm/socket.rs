@@ -43,7 +43,7 @@ use vvm_cli::warm::{
     protocol::{LONGEST_LINE, ToApp},
 };
 use vvm_clock::{Clock, Instant};
-use vvm_containment::{Family, ReadableLink};
+use vvm_containment::{Family, ReadableLink, ends_by};
 use vvm_host::operate::ResourceLimit;
 
 /// An address of a socket has 107 bytes (unix(7)).
@@ -110,13 +110,9 @@ pub(super) struct Socket {
     /// Says that this process lives: a lock on the folder.
     _lock: OwnedFd,
     listener: OwnedFd,
-    epoll: OwnedFd,
     readable: ReadableLink,
     family: Family,
-    peers: BTreeMap<Connection, Peer>,
-    next: Connection,
-    most: usize,
-    heard: VecDeque<SocketEvent>,
+    connections: Connections,
     clock: Arc<dyn Clock>,
     /// When the listener is watched again. `NEVER` if it is.
     accepts_at: Instant,
@@ -125,7 +121,17 @@ pub(super) struct Socket {
 }
 
 #[derive(Debug)]
+struct Connections {
+    epoll: OwnedFd,
+    peers: BTreeMap<Connection, Peer>,
+    next: Connection,
+    most: usize,
+    heard: VecDeque<SocketEvent>,
+}
+
+#[derive(Debug)]
 struct Peer {
+    number: Connection,
     socket: OwnedFd,
     /// Readable once the process that connected has ended.
     process: OwnedFd,
@@ -186,22 +192,16 @@ impl Socket {
         epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN).map_err(refused)?;
         let readable =
             ReadableLink::new(&epoll).map_err(|cause| NoSocket::Refused { path: parent.into(), cause })?;
-        let (peers, heard) = (BTreeMap::new(), VecDeque::new());
-        let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-        let most = usize::try_from(descriptors / LIMIT_PER_CONNECTION).unwrap_or(usize::MAX);
-        let (next, accepts_at, is_short) = (1, Instant::NEVER, false);
+        let (accepts_at, is_short, connections) = (Instant::NEVER, false, Connections::new(epoll));
+        let (_folder, _lock) = (folder, lock);
         Ok(Self {
             path,
-            _folder: folder,
-            _lock: lock,
+            _folder,
+            _lock,
             listener,
-            epoll,
             readable,
             family,
-            peers,
-            next,
-            most,
-            heard,
+            connections,
             clock,
             accepts_at,
             is_short,
@@ -247,59 +247,56 @@ impl Socket {
     /// Waits until something happens, and handles little at a time: what a peer sends without a pause must not keep this
     /// process from renewing.
     async fn find(&mut self, keeper: Pid) -> io::Result<SocketEvent> {
-        let Self { readable, family, epoll, listener, peers, next, most, heard, .. } = self;
-        readable
-            .find(|| {
-                while heard.is_empty() {
-                    let mut ready = Vec::with_capacity(16);
-                    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-                    match epoll::wait(&*epoll, rustix::buffer::spare_capacity(&mut ready), Some(&at_once)) {
-                        Ok(1..) | Err(Errno::INTR) => {}
-                        Ok(0) | Err(_) => return None,
-                    }
-                    for event in ready {
-                        let (data, flags) = (event.data, event.flags);
-                        match data.u64() {
-                            LISTENER => {
-                                let is_ours = |pid| family.is_below(keeper, pid);
-                                heard.extend(accept(listener, epoll, peers, next, *most, is_ours));
-                            }
-                            number => serve(epoll, peers, number / 2, flags, heard),
+        let Self { readable, family, listener, connections, .. } = self;
+        let look = || {
+            while connections.heard.is_empty() {
+                let mut ready = Vec::with_capacity(16);
+                let into = rustix::buffer::spare_capacity(&mut ready);
+                match epoll::wait(&connections.epoll, into, Some(&AT_ONCE)) {
+                    Ok(1..) | Err(Errno::INTR) => {}
+                    Ok(0) | Err(_) => return None,
+                }
+                for event in ready {
+                    let (data, flags) = (event.data, event.flags);
+                    match data.u64() {
+                        LISTENER => {
+                            let heard = connections.accept(listener, |pid| family.is_below(keeper, pid));
+                            connections.heard.extend(heard);
                         }
+                        number => connections.serve(number / 2, flags),
                     }
                 }
-                heard.pop_front()
-            })
-            .await
+            }
+            connections.heard.pop_front()
+        };
+        readable.find(look).await
     }
 
     fn watch_listener(&mut self, flags: EventFlags, accepts_at: Instant) {
         self.accepts_at = accepts_at;
         // It was added, so the kernel does not refuse.
-        let _ = epoll::modify(&self.epoll, &self.listener, EventData::new_u64(LISTENER), flags);
+        let data = EventData::new_u64(LISTENER);
+        let _ = epoll::modify(&self.connections.epoll, &self.listener, data, flags);
     }
 
     /// Only the newest of lines that are `replaceable` waits.
     pub(super) fn send(&mut self, to: Connection, line: Vec<u8>, replaceable: bool) {
-        if let Some(peer) = self.peers.get_mut(&to) {
-            peer.send(&self.epoll, to, line, replaceable);
+        let Connections { epoll, peers, .. } = &mut self.connections;
+        if let Some(peer) = peers.get_mut(&to) {
+            peer.send(epoll, line, replaceable);
         }
     }
 
     /// What was read from it before is still heard.
     pub(super) fn close(&mut self, connection: Connection) {
-        if let Some(peer) = self.peers.remove(&connection) {
-            // The descriptors are open elsewhere: epoll would go on to report them.
-            let _ = epoll::delete(&self.epoll, &peer.socket);
-            let _ = epoll::delete(&self.epoll, &peer.process);
-        }
+        self.connections.close(connection);
     }
 
     /// Closes all connections, and forgets what was read from them. A process of one tree must never lead in place of
     /// the next one.
     pub(super) fn close_all(&mut self) {
-        self.heard.clear();
-        for connection in self.peers.keys().copied().collect::<Vec<_>>() {
+        self.connections.heard.clear();
+        for connection in self.connections.peers.keys().copied().collect::<Vec<_>>() {
             self.close(connection);
         }
     }
@@ -353,62 +350,93 @@ fn remove_if_abandoned(path: &Path) -> rustix::io::Result<()> {
     rmdir(path)
 }
 
-fn accept(
-    listener: &OwnedFd,
-    epoll: &OwnedFd,
-    peers: &mut BTreeMap<Connection, Peer>,
-    next: &mut Connection,
-    most: usize,
-    is_ours: impl FnOnce(Pid) -> bool,
-) -> Option<SocketEvent> {
-    let socket = match accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-        Ok(socket) => socket,
-        Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => return None,
-        Err(errno) => return Some(SocketEvent::NotAccepted(errno)),
-    };
-    // Without a number in this namespace the process can't be a descendant.
-    let Ok(UCred { pid, .. }) = sockopt::socket_peercred(&socket) else { return Some(SocketEvent::Vanished) };
-    let refuse = |reason: String| {
-        let answer = ToApp::Refused { reason: reason.clone() }.to_line();
-        let _ = send(&socket, &answer, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
-        Some(SocketEvent::Refused(reason))
-    };
-    let process = match pidfd_open(pid, PidfdFlags::empty()) {
-        Ok(process) => process,
-        // A process that has ended leads nothing.
-        Err(Errno::SRCH) => return Some(SocketEvent::Vanished),
-        Err(errno) => return refuse(ResourceLimit::from(errno).to_string()),
-    };
-    let is_ours = is_ours(pid);
-    // The number named the process that connected all the while, unless that was reaped meanwhile.
-    if !is_number_of(&process, pid) {
-        return Some(SocketEvent::Vanished);
+const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+
+impl Connections {
+    fn new(epoll: OwnedFd) -> Self {
+        let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let most = usize::try_from(descriptors / LIMIT_PER_CONNECTION).unwrap_or(usize::MAX);
+        Self { epoll, peers: BTreeMap::new(), next: 1, most, heard: VecDeque::new() }
     }
-    if !is_ours {
-        let _ = refuse(
+
+    fn close(&mut self, connection: Connection) {
+        if let Some(peer) = self.peers.remove(&connection) {
+            // The descriptors are open elsewhere: epoll would go on to report them.
+            let _ = epoll::delete(&self.epoll, &peer.socket);
+            let _ = epoll::delete(&self.epoll, &peer.process);
+        }
+    }
+
+    fn accept(&mut self, listener: &OwnedFd, is_ours: impl FnOnce(Pid) -> bool) -> Option<SocketEvent> {
+        let socket = match accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+            Ok(socket) => socket,
+            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => return None,
+            Err(errno) => return Some(SocketEvent::NotAccepted(errno)),
+        };
+        // Without a number in this namespace the process can't be a descendant.
+        let Ok(UCred { pid, .. }) = sockopt::socket_peercred(&socket) else {
+            return Some(SocketEvent::Vanished);
+        };
+        let refuse = |reason: String| {
+            let answer = ToApp::Refused { reason: reason.clone() }.to_line();
+            let _ = send(&socket, &answer, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+            Some(SocketEvent::Refused(reason))
+        };
+        let process = match pidfd_open(pid, PidfdFlags::empty()) {
+            Ok(process) => process,
+            // A process that has ended leads nothing.
+            Err(Errno::SRCH) => return Some(SocketEvent::Vanished),
+            Err(errno) => return refuse(ResourceLimit::from(errno).to_string()),
+        };
+        let is_ours = is_ours(pid);
+        // The number named the process that connected all the while, unless that was reaped meanwhile.
+        if !is_number_of(&process, pid) {
+            return Some(SocketEvent::Vanished);
+        }
+        if !is_ours {
+            let _ = refuse(
             "this process was not started by vvm run --warm, or has left its containment: only descendants of the app \
              may connect to VVM_SOCKET. Start it by `vvm run --warm -- PROGRAM`, and not through another service"
                 .into(),
         );
-        return Some(SocketEvent::Uncontained(pid));
-    }
-    if peers.len() >= most {
-        return refuse(format!(
-            "{most} connections are open, one for four files that vvm may open: close those that are not needed, or let \
+            return Some(SocketEvent::Uncontained(pid));
+        }
+        let most = self.most;
+        if self.peers.len() >= most {
+            return refuse(format!(
+                "{most} connections are open, one for four files that vvm may open: close those that are not needed, or let \
              vvm open more files (ulimit -n, LimitNOFILE=)"
-        ));
+            ));
+        }
+        let number = self.next;
+        self.next += 1;
+        let watch =
+            |fd: &OwnedFd, data| epoll::add(&self.epoll, fd, EventData::new_u64(data), EventFlags::IN);
+        let watched = sockopt::set_socket_passcred(&socket, true)
+            .and_then(|()| watch(&socket, 2 * number))
+            .and_then(|()| watch(&process, 2 * number + 1));
+        if let Err(errno) = watched {
+            return refuse(ResourceLimit::from(errno).to_string());
+        }
+        self.peers.insert(number, Peer::new(number, socket, process, pid));
+        Some(SocketEvent::Connected(number, pid))
     }
-    let number = *next;
-    *next += 1;
-    let watched = sockopt::set_socket_passcred(&socket, true)
-        .and_then(|()| epoll::add(epoll, &socket, EventData::new_u64(2 * number), EventFlags::IN))
-        .and_then(|()| epoll::add(epoll, &process, EventData::new_u64(2 * number + 1), EventFlags::IN));
-    if let Err(errno) = watched {
-        return refuse(ResourceLimit::from(errno).to_string());
+
+    fn serve(&mut self, number: Connection, flags: EventFlags) {
+        let Self { epoll, peers, heard, .. } = self;
+        let Some(peer) = peers.get_mut(&number) else { return };
+        if flags.contains(EventFlags::OUT) {
+            peer.flush(epoll);
+        }
+        // Before it reads, because what was sent before the end counts.
+        let has_ended = has_ended(&peer.process);
+        let reads = if has_ended { LAST_READS } else { 1 };
+        let last = (0..reads).map(|_| peer.receive(heard)).find(|read| *read != Read::Something);
+        if has_ended || last == Some(Read::End) {
+            self.close(number);
+            self.heard.push_back(SocketEvent::Closed(number));
+        }
     }
-    let (line, unsent, newest) = (Vec::new(), Vec::new(), None);
-    peers.insert(number, Peer { socket, process, pid, line, unsent, newest });
-    Some(SocketEvent::Connected(number, pid))
 }
 
 /// Whether the process, which may have ended, is not reaped: no other has its number (proc(5), fdinfo).
@@ -417,33 +445,8 @@ fn is_number_of(process: &OwnedFd, pid: Pid) -> bool {
     described.is_ok_and(|text| text.contains(&format!("\nPid:\t{pid}\n")))
 }
 
-fn serve(
-    epoll: &OwnedFd,
-    peers: &mut BTreeMap<Connection, Peer>,
-    number: Connection,
-    flags: EventFlags,
-    heard: &mut VecDeque<SocketEvent>,
-) {
-    let Some(peer) = peers.get_mut(&number) else { return };
-    if flags.contains(EventFlags::OUT) {
-        peer.flush(epoll, number);
-    }
-    // Before it reads, because what was sent before the end counts.
-    let has_ended = has_ended(&peer.process);
-    let reads = if has_ended { LAST_READS } else { 1 };
-    let last = (0..reads).map(|_| peer.receive(number, heard)).find(|read| *read != Read::Something);
-    if has_ended || last == Some(Read::End) {
-        let _ = epoll::delete(epoll, &peer.socket);
-        let _ = epoll::delete(epoll, &peer.process);
-        peers.remove(&number);
-        heard.push_back(SocketEvent::Closed(number));
-    }
-}
-
 fn has_ended(process: &OwnedFd) -> bool {
-    use rustix::event::{PollFd, PollFlags, poll};
-    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&at_once)).is_ok_and(|ready| ready > 0)
+    ends_by(process, Instant::ORIGIN)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -454,7 +457,11 @@ enum Read {
 }
 
 impl Peer {
-    fn receive(&mut self, number: Connection, heard: &mut VecDeque<SocketEvent>) -> Read {
+    fn new(number: Connection, socket: OwnedFd, process: OwnedFd, pid: Pid) -> Self {
+        Self { number, socket, process, pid, line: Vec::new(), unsent: Vec::new(), newest: None }
+    }
+
+    fn receive(&mut self, heard: &mut VecDeque<SocketEvent>) -> Read {
         let mut bytes = [0; LONGEST_LINE];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1), ScmRights(4))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -476,26 +483,26 @@ impl Peer {
         match sender {
             Some(sender) if sender == self.pid => {}
             Some(sender) => {
-                heard.push_back(SocketEvent::Foreign(number, sender));
+                heard.push_back(SocketEvent::Foreign(self.number, sender));
                 return Read::Something;
             }
             None => return Read::Something,
         }
         for byte in &bytes[..length] {
             match byte {
-                b'\n' => heard.push_back(SocketEvent::Line(number, std::mem::take(&mut self.line))),
+                b'\n' => heard.push_back(SocketEvent::Line(self.number, std::mem::take(&mut self.line))),
                 byte => self.line.push(*byte),
             }
             if self.line.len() >= LONGEST_LINE {
                 self.line.clear();
-                heard.push_back(SocketEvent::TooLong(number));
+                heard.push_back(SocketEvent::TooLong(self.number));
                 break;
             }
         }
         Read::Something
     }
 
-    fn send(&mut self, epoll: &OwnedFd, number: Connection, line: Vec<u8>, replaceable: bool) {
+    fn send(&mut self, epoll: &OwnedFd, line: Vec<u8>, replaceable: bool) {
         if replaceable && !self.unsent.is_empty() {
             self.newest = Some(line);
         } else {
@@ -503,11 +510,11 @@ impl Peer {
             self.newest = None;
             self.unsent.extend(line);
         }
-        self.flush(epoll, number);
+        self.flush(epoll);
     }
 
     /// Sends what the kernel takes, and has epoll report when it takes more.
-    fn flush(&mut self, epoll: &OwnedFd, number: Connection) {
+    fn flush(&mut self, epoll: &OwnedFd) {
         loop {
             if self.unsent.is_empty() {
                 self.unsent = self.newest.take().unwrap_or_default();
@@ -526,7 +533,7 @@ impl Peer {
             }
         }
         let more = if self.unsent.is_empty() { EventFlags::empty() } else { EventFlags::OUT };
-        let data = EventData::new_u64(2 * number);
+        let data = EventData::new_u64(2 * self.number);
         // It was added, so the kernel only refuses what it would have refused then.
         let _ = epoll::modify(epoll, self.socket.as_fd(), data, EventFlags::IN | more);
     }

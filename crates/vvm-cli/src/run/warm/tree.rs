@@ -2,7 +2,7 @@
 //! reports it.
 
 use super::{AcquiredLeadership, CommandRunner, Progress, Socket, socket::SocketEvent};
-use crate::leadership::Leadership;
+use crate::{leadership::Leadership, shown::millis};
 use rustix::process::Pid;
 use std::{
     collections::{HashMap, HashSet},
@@ -93,7 +93,6 @@ impl Tree<'_> {
         let (name, holder) = (self.runner.election_name(), self.runner.holder.as_str());
         match effect {
             Effect::Greet(connection) => {
-                let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
                 let hello = ToApp::Hello {
                     version: VERSION,
                     name: name.into(),

@@ -130,7 +130,7 @@ fn forked_child_is_not_believed_and_does_not_hide_the_end_of_its_parent() {
 fn connection_beyond_the_limit_is_refused_with_the_way_out() {
     run(async || {
         let mut socket = listen();
-        socket.most = 1;
+        socket.connections.most = 1;
         let first = keeper(&socket, "speaks");
         assert!(matches!(socket.next(first.pid()).await.unwrap(), SocketEvent::Connected(1, _)));
         let second = keeper(&socket, "speaks");
@@ -172,7 +172,7 @@ fn connection_waits_while_the_host_has_no_descriptor_and_keeps_it_from_nothing()
         let (mut socket, clock) = (listen(), clock());
         let keeper = keeper(&socket, "speaks");
         let usual = getrlimit(Resource::Nofile);
-        let next_descriptor = socket.epoll.try_clone().unwrap().as_raw_fd();
+        let next_descriptor = socket.connections.epoll.try_clone().unwrap().as_raw_fd();
         setrlimit(Resource::Nofile, Rlimit { current: Some(next_descriptor as u64), ..usual }).unwrap();
         assert_eq!(socket.next(keeper.pid()).await.unwrap(), SocketEvent::NotAccepted(Errno::MFILE));
         tokio::select! {
@@ -185,35 +185,37 @@ fn connection_waits_while_the_host_has_no_descriptor_and_keeps_it_from_nothing()
     });
 }
 
-/// The peer is this process, with `process` for its end.
-fn peer(near: OwnedFd, process: OwnedFd) -> Peer {
-    let (line, unsent, newest) = (Vec::new(), Vec::new(), None);
-    Peer { socket: near, process, pid: rustix::process::getpid(), line, unsent, newest }
+/// A connection of this process with itself, and its other end.
+fn connected() -> (Connections, UnixStream) {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let (near, far) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+    sockopt::set_socket_passcred(&near, true).unwrap();
+    let mut connections = Connections::new(epoll::create(CreateFlags::CLOEXEC).unwrap());
+    epoll::add(&connections.epoll, &near, EventData::new_u64(2), EventFlags::IN).unwrap();
+    let us = rustix::process::getpid();
+    let process = pidfd_open(us, PidfdFlags::empty()).unwrap();
+    connections.peers.insert(1, Peer::new(1, near, process, us));
+    (connections, far.into())
 }
 
 #[test]
 fn little_is_read_at_a_time_and_all_after_the_end_of_the_process() {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let (near, far) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
-    sockopt::set_socket_passcred(&near, true).unwrap();
-    let epoll = epoll::create(CreateFlags::CLOEXEC).unwrap();
-    let process = pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).unwrap();
-    let mut peers = BTreeMap::from([(1, peer(near, process))]);
-    let mut far = UnixStream::from(far);
+    let (mut connections, mut far) = connected();
     let mut sent = 0;
     while let Ok(more) = far.write(&[b'\n'; LONGEST_LINE]) {
         sent += more;
     }
-    let mut heard = VecDeque::new();
-    serve(&epoll, &mut peers, 1, EventFlags::IN, &mut heard);
-    assert!((1..=LONGEST_LINE).contains(&heard.len()), "{}", heard.len());
+    connections.serve(1, EventFlags::IN);
+    let heard = connections.heard.len();
+    assert!((1..=LONGEST_LINE).contains(&heard), "{heard}");
     let mut ended = Command::new("true").spawn().unwrap();
-    peers.get_mut(&1).unwrap().process = pidfd_open(Pid::from_child(&ended), PidfdFlags::empty()).unwrap();
+    let process = pidfd_open(Pid::from_child(&ended), PidfdFlags::empty()).unwrap();
+    connections.peers.get_mut(&1).unwrap().process = process;
     ended.wait().unwrap();
-    serve(&epoll, &mut peers, 1, EventFlags::IN, &mut heard);
-    assert_eq!(heard.pop_back(), Some(SocketEvent::Closed(1)));
-    assert_eq!(heard.len(), sent);
-    assert!(peers.is_empty());
+    connections.serve(1, EventFlags::IN);
+    assert_eq!(connections.heard.pop_back(), Some(SocketEvent::Closed(1)));
+    assert_eq!(connections.heard.len(), sent);
+    assert!(connections.peers.is_empty());
 }
 
 /// The peer of a connection is known by its number, which another process may get.
@@ -230,28 +232,23 @@ fn number_of_a_process_is_its_own_until_it_is_reaped() {
 
 #[test]
 fn only_the_newest_replaceable_line_waits_for_a_peer_that_does_not_read() {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let (near, far) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
-    let epoll = epoll::create(CreateFlags::CLOEXEC).unwrap();
-    epoll::add(&epoll, &near, EventData::new_u64(2), EventFlags::IN).unwrap();
-    let process = pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).unwrap();
-    let mut peer = peer(near, process);
+    let (Connections { epoll, mut peers, .. }, mut stream) = connected();
+    let peer = peers.get_mut(&1).unwrap();
     let mut sent = 0_u32;
     while peer.unsent.is_empty() {
-        peer.send(&epoll, 1, format!("{sent:0999}\n").into_bytes(), true);
+        peer.send(&epoll, format!("{sent:0999}\n").into_bytes(), true);
         sent += 1;
     }
     for number in sent..sent + 1000 {
-        peer.send(&epoll, 1, format!("{number:0999}\n").into_bytes(), true);
+        peer.send(&epoll, format!("{number:0999}\n").into_bytes(), true);
     }
     let mut read = Vec::new();
-    let mut stream = UnixStream::from(far);
     loop {
         let mut bytes = [0; 65536];
         match stream.read(&mut bytes) {
             Ok(length) => read.extend_from_slice(&bytes[..length]),
             Err(_) if peer.unsent.is_empty() => break,
-            Err(_) => peer.flush(&epoll, 1),
+            Err(_) => peer.flush(&epoll),
         }
     }
     let lines = String::from_utf8(read).unwrap();
