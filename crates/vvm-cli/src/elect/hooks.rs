@@ -8,26 +8,25 @@ use crate::{
     announce::{say, say_text},
     exit,
     leadership::{self, Leadership, ToGuardian},
+    runtime,
 };
 use async_trait::async_trait;
 use ielections::{Holder, Loss};
 use rustix::{
-    event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll},
     io::Errno,
     process::{Pid, PidfdFlags, pidfd_open},
 };
 use std::{
-    collections::VecDeque,
     ffi::OsString,
     io,
-    os::fd::{AsFd as _, OwnedFd},
     process::{Child, ExitStatus},
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     thread::{self, JoinHandle},
     time::Duration,
 };
-use tokio::sync::oneshot;
-use vvm_clock::{Alarm, DisplayDuration, Instant, SystemClock};
+use tokio::sync::{mpsc, oneshot, watch};
+use vvm_clock::{Clock as _, DisplayDuration, Instant, SystemClock};
+use vvm_containment::ReadableLink;
 use vvm_deadman::{Subject, Trigger};
 use vvm_host::{
     operate::ResourceLimit,
@@ -141,7 +140,8 @@ impl Service<ElectionKey> for HookService {
 
 #[derive(Debug)]
 pub(super) struct Hooks {
-    inbox: Arc<Inbox>,
+    orders: mpsc::UnboundedSender<HookOrder>,
+    deadline: watch::Sender<Option<Instant>>,
     demoter: Arc<Demoter>,
 }
 
@@ -152,16 +152,21 @@ impl Hooks {
         holder: &Holder,
         demoter: &Arc<Demoter>,
     ) -> io::Result<(Self, JoinHandle<()>)> {
-        let inbox = Arc::new(Inbox::new()?);
-        let demoter = Arc::clone(demoter);
+        let (orders, received) = mpsc::unbounded_channel();
+        let deadline = watch::Sender::new(None);
         let hooks = HookThread {
             args: args.clone(),
-            inbox: Arc::clone(&inbox),
-            demoter: Arc::clone(&demoter),
+            orders: received,
+            next: None,
+            deadline: deadline.subscribe(),
+            clock: SystemClock::start()?,
+            demoter: Arc::clone(demoter),
             leading: (args.on_start == OnStart::Demote).then(|| at_start(args, holder)),
         };
-        let thread = thread::Builder::new().name("hooks".into()).spawn(move || hooks.serve())?;
-        Ok((Self { inbox, demoter }, thread))
+        let runtime = runtime::start()?;
+        let serve = move || runtime.block_on(hooks.serve());
+        let thread = thread::Builder::new().name("hooks".into()).spawn(serve)?;
+        Ok((Self { orders, deadline, demoter: Arc::clone(demoter) }, thread))
     }
 
     /// Dropping the future ends the wait; the hook continues.
@@ -182,12 +187,12 @@ impl Hooks {
 
     async fn run(&self, led_in: Option<Vec<(OsString, OsString)>>) -> Result<(), HookError> {
         let (done, outcome) = oneshot::channel();
-        self.inbox.order(HookOrder::Run { led_in, done });
+        let _ = self.orders.send(HookOrder::Run { led_in, done });
         outcome.await.unwrap_or(Err(HookError::Overtaken))
     }
 
     pub(super) fn end(&self) {
-        self.inbox.order(HookOrder::End);
+        let _ = self.orders.send(HookOrder::End);
     }
 }
 
@@ -203,89 +208,104 @@ fn at_start(args: &ElectArgs, holder: &Holder) -> Vec<(OsString, OsString)> {
 
 struct HookThread {
     args: ElectArgs,
-    inbox: Arc<Inbox>,
+    orders: mpsc::UnboundedReceiver<HookOrder>,
+    /// One that a hook has given way to.
+    next: Option<HookOrder>,
+    deadline: watch::Receiver<Option<Instant>>,
+    clock: SystemClock,
     demoter: Arc<Demoter>,
     /// The environment of the leadership whose on-loss hook has not run yet; at first, of one before the start.
     leading: Option<Vec<(OsString, OsString)>>,
 }
 
 impl HookThread {
-    fn serve(mut self) {
+    async fn serve(mut self) {
         loop {
-            if self.inbox.is_overdue(SystemClock::read()) {
-                self.die();
-            }
-            match self.inbox.take() {
-                Some(HookOrder::Run { led_in, done }) => {
-                    let outcome = match led_in {
-                        Some(environment) => {
-                            let outcome = self.run(Hook::OnLead, &environment);
-                            self.leading = Some(environment);
-                            outcome
-                        }
-                        None => self.lose(),
-                    };
-                    // A caller that has gone sends another order.
-                    let _ = done.send(outcome);
+            let order = tokio::select! {
+                biased;
+                () = is_overdue(&mut self.deadline, &self.clock) => self.die().await,
+                order = async {
+                    match self.next.take() {
+                        Some(order) => Some(order),
+                        None => self.orders.recv().await,
+                    }
+                } => order,
+            };
+            let Some(HookOrder::Run { led_in, done }) = order else { return };
+            let outcome = match led_in {
+                Some(environment) => {
+                    let outcome = self.run(Hook::OnLead, &environment).await;
+                    self.leading = Some(environment);
+                    outcome
                 }
-                Some(HookOrder::End) => return,
-                None => self.wait(None, true),
-            }
+                None => self.lose().await,
+            };
+            // A caller that has gone sends another order.
+            let _ = done.send(outcome);
         }
     }
 
     /// Runs the on-loss hook and ends the process: the kill deadline has passed, and another process may lead soon.
-    fn die(&mut self) -> ! {
+    async fn die(&mut self) -> ! {
         say!("{}: the kill deadline has passed", self.args.candidate.name);
         // It is printed, and the status is that of the deadline.
-        let _failed = self.lose();
+        let _failed = self.lose().await;
         // Unlike `exit`, it runs no handlers, which could wait for a thread that hangs.
         signal_hook::low_level::exit(exit::DEADMAN.into())
     }
 
-    fn lose(&mut self) -> Result<(), HookError> {
+    async fn lose(&mut self) -> Result<(), HookError> {
         let Some(environment) = self.leading.take() else { return Ok(()) };
-        let outcome = self.run(Hook::OnLoss, &environment);
+        let outcome = self.run(Hook::OnLoss, &environment).await;
         if let Err(failure) = &outcome {
             say!("{}: the on-loss hook {failure}", self.args.candidate.name);
         }
         outcome
     }
 
-    fn run(&self, hook: Hook, environment: &[(OsString, OsString)]) -> Result<(), HookError> {
+    async fn run(&mut self, hook: Hook, environment: &[(OsString, OsString)]) -> Result<(), HookError> {
         self.demoter.report(ToDemoter::Starts(hook));
-        let outcome = self.run_to_end(hook, environment);
+        let outcome = self.run_to_end(hook, environment).await;
         self.demoter.report(ToDemoter::Ended(hook, outcome.is_ok()));
         outcome
     }
 
-    fn run_to_end(&self, hook: Hook, environment: &[(OsString, OsString)]) -> Result<(), HookError> {
+    /// The on-lead hook gives way to any order, and to the deadline.
+    async fn run_to_end(
+        &mut self,
+        hook: Hook,
+        environment: &[(OsString, OsString)],
+    ) -> Result<(), HookError> {
         let (line, gives_way) = match hook {
             Hook::OnLead => (&self.args.on_lead, true),
             Hook::OnLoss => (&self.args.on_loss, false),
         };
-        let mut child =
-            start_hook(line, environment.iter().cloned()).map_err(|cause| HookError::of_system(&cause))?;
+        let mut child = start_hook(line, environment.iter().cloned()).map_err(HookError::of_system)?;
         self.demoter.tell_runs(&child);
-        let limit = SystemClock::read().after(self.args.hook_timeout);
-        loop {
-            match child.try_wait() {
-                Ok(Some(status)) if status.success() => return Ok(()),
-                Ok(Some(status)) => return Err(HookError::Failed(status)),
-                Ok(None) => {}
-                Err(cause) => return Err(HookError::of_system(&cause)),
-            }
-            let now = SystemClock::read();
-            if gives_way && (self.inbox.is_impatient() || self.inbox.is_overdue(now)) {
+        let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty());
+        let process = match process.map_err(io::Error::from).and_then(ReadableLink::new) {
+            Ok(process) => process,
+            Err(cause) => {
                 self.kill(&mut child);
-                return Err(HookError::Overtaken);
+                return Err(HookError::of_system(cause));
             }
-            if now >= limit {
-                self.kill(&mut child);
-                return Err(HookError::TooLong(self.args.hook_timeout));
+        };
+        let limit = self.clock.now().after(self.args.hook_timeout);
+        let failure = tokio::select! {
+            biased;
+            ended = process.find(|| child.try_wait().transpose()) => {
+                let status = ended.flatten().map_err(HookError::of_system)?;
+                return if status.success() { Ok(()) } else { Err(HookError::Failed(status)) };
             }
-            self.wait(Some((&child, now.until(limit))), gives_way);
-        }
+            order = self.orders.recv(), if gives_way => {
+                self.next = order;
+                HookError::Overtaken
+            }
+            () = is_overdue(&mut self.deadline, &self.clock), if gives_way => HookError::Overtaken,
+            () = self.clock.sleep_until(limit) => HookError::TooLong(self.args.hook_timeout),
+        };
+        self.kill(&mut child);
+        Err(failure)
     }
 
     fn kill(&self, hook: &mut Child) {
@@ -299,20 +319,16 @@ impl HookThread {
             );
         }
     }
+}
 
-    /// Blocks until the end of the child, or its timeout; if it gives way, also until an order or the deadline.
-    fn wait(&self, child: Option<(&Child, Duration)>, gives_way: bool) {
-        let process =
-            child.and_then(|(child, _)| pidfd_open(Pid::from_child(child), PidfdFlags::empty()).ok());
-        let longest = child.and_then(|(_, left)| Timespec::try_from(left).ok());
-        let mut fds = Vec::with_capacity(3);
-        if gives_way {
-            fds.push(PollFd::from_borrowed_fd(self.inbox.wake.as_fd(), PollFlags::IN));
-            fds.push(PollFd::from_borrowed_fd(self.inbox.timer.as_fd(), PollFlags::IN));
+async fn is_overdue(deadline: &mut watch::Receiver<Option<Instant>>, clock: &SystemClock) {
+    loop {
+        let at = deadline.borrow_and_update().unwrap_or(Instant::NEVER);
+        tokio::select! {
+            biased;
+            Ok(()) = deadline.changed() => {}
+            () = clock.sleep_until(at) => return,
         }
-        fds.extend(process.as_ref().map(|process| PollFd::new(process, PollFlags::IN)));
-        // After an interruption the caller checks everything, too.
-        let _ = poll(&mut fds, longest.as_ref());
     }
 }
 
@@ -329,8 +345,8 @@ pub(super) enum HookError {
 }
 
 impl HookError {
-    fn of_system(cause: &io::Error) -> Self {
-        Self::System(Errno::from_io_error(cause).unwrap_or(Errno::IO))
+    fn of_system(cause: io::Error) -> Self {
+        Self::System(Errno::from_io_error(&cause).unwrap_or(Errno::IO))
     }
 }
 
@@ -344,63 +360,14 @@ enum HookOrder {
     End,
 }
 
-#[derive(Debug)]
-struct Inbox {
-    state: Mutex<HookQueue>,
-    wake: OwnedFd,
-    timer: Alarm,
-}
-
-#[derive(Debug, Default)]
-struct HookQueue {
-    orders: VecDeque<HookOrder>,
-    deadline: Option<Instant>,
-}
-
-impl Inbox {
-    fn new() -> io::Result<Self> {
-        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { state: Mutex::default(), wake, timer: Alarm::new()? })
-    }
-
-    fn order(&self, order: HookOrder) {
-        self.state().orders.push_back(order);
-        // An eventfd takes a one unless it stands at 2^64 - 2 (eventfd(2)).
-        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
-    }
-
-    fn take(&self) -> Option<HookOrder> {
-        // First: an order that comes after this makes it readable again.
-        let _ = rustix::io::read(&self.wake, &mut [0; 8]);
-        self.state().orders.pop_front()
-    }
-
-    fn is_impatient(&self) -> bool {
-        matches!(self.state().orders.front(), Some(HookOrder::Run { led_in: None, .. } | HookOrder::End))
-    }
-
-    fn set_deadline(&self, deadline: Option<Instant>) {
-        let mut state = self.state();
-        self.timer.set(deadline.unwrap_or(Instant::NEVER));
-        state.deadline = deadline;
-    }
-
-    fn is_overdue(&self, now: Instant) -> bool {
-        self.state().deadline.is_some_and(|at| now >= at)
-    }
-
-    fn state(&self) -> MutexGuard<'_, HookQueue> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// Hands the deadline to the thread, which then runs the on-loss hook and ends the process, and to the demoter. The
-/// system's trigger would end the process without the hook. A thread, because the async runtime may hang.
+/// system's trigger would end the process without the hook. A thread with a runtime of its own, because that of the host may
+/// hang.
 impl Trigger for Hooks {
     fn set_earliest(&self, earliest: Option<(Instant, &Subject)>) -> io::Result<()> {
         let earliest = earliest.map(|(at, _)| at);
         self.demoter.report(ToDemoter::Deadline(earliest));
-        self.inbox.set_deadline(earliest);
+        self.deadline.send_replace(earliest);
         Ok(())
     }
 
@@ -415,7 +382,7 @@ mod tests {
 
     #[test]
     fn hook_that_cannot_fork_names_the_limit() {
-        let text = HookError::of_system(&io::Error::from(Errno::AGAIN)).to_string();
+        let text = HookError::of_system(Errno::AGAIN.into()).to_string();
         assert!(text.starts_with("could not be started: ") && text.contains("ulimit -u"), "{text}");
     }
 }
