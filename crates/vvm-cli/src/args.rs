@@ -36,8 +36,7 @@ pub(crate) struct CandidateArgs {
     #[arg(long, value_parser = parse_name)]
     pub(crate) name: String,
     /// Number of leaders at a time, each in a slot of its own: the same number on all candidates
-    #[arg(long, value_name = "N", default_value = "1", value_parser = parse_slots)]
-    #[arg(help_heading = CAMPAIGN)]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = parse_slots, help_heading = CAMPAIGN)]
     #[arg(allow_hyphen_values = true)]
     pub(crate) slots: NonZeroU32,
     /// Time without renewals after which a standby takes over
@@ -51,8 +50,7 @@ pub(crate) struct CandidateArgs {
     )]
     pub(crate) acquire_timeout: AcquireTimeout,
     /// Exit when a live leader is seen, which can take one TTL, or when the storage has not answered for 1.4 TTL
-    #[arg(help_heading = CAMPAIGN)]
-    #[arg(long = "try", conflicts_with = "acquire_timeout")]
+    #[arg(long = "try", conflicts_with = "acquire_timeout", help_heading = CAMPAIGN)]
     pub(crate) try_once: bool,
     /// Name of this candidate in the record [default: HOSTNAME:PID]
     #[arg(long, value_parser = parse_holder)]
@@ -62,16 +60,14 @@ pub(crate) struct CandidateArgs {
     ///
     /// A standby that is woken leads as soon as the leader has released. Without the folder it polls the
     /// storage once a second. Safety does not depend on it.
-    #[arg(help_heading = CAMPAIGN)]
-    #[arg(long, value_name = "DIR|none", value_parser = parse_local_dir)]
+    #[arg(long, value_name = "DIR|none", value_parser = parse_local_dir, help_heading = CAMPAIGN)]
     pub(crate) local_dir: Option<LocalDir>,
     /// Take part in succession, with datagrams (UDP) at this address, which the machines of the other candidates reach: as a
     /// standby, take over seconds after the loss of the leader's machine, whatever the TTL
     ///
     /// While a successor is named, the leader is lost after 0.65 of --support in which it hears neither from it nor from
     /// the storage. For one slot, and a storage on a server. docs/successor.md has the whole.
-    #[arg(help_heading = SUCCESSOR)]
-    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address)]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address, help_heading = SUCCESSOR)]
     pub(crate) successor: Option<SocketAddr>,
     /// With --successor: how long a successor waits after it heard from the leader last, 2s to 30s, at most a quarter of
     /// the TTL
@@ -80,23 +76,20 @@ pub(crate) struct CandidateArgs {
     pub(crate) support: Duration,
     /// With --successor: the address by which the other machines reach this one, if that is another one: behind a
     /// translation of addresses, or with --successor 0.0.0.0:PORT. Port 0 is the port of --successor
-    #[arg(help_heading = SUCCESSOR)]
-    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address)]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address, help_heading = SUCCESSOR)]
     pub(crate) successor_advertise: Option<SocketAddr>,
     /// Serve HTTP at this address, e.g. localhost:8080; port 0 is any free port
     ///
     /// /healthz: the process is alive. /readyz: it leads or could lead; a standby is ready. /leader: 200 only
     /// while it leads with time left. /metrics: OpenMetrics. /status: JSON. /: a page for browsers. All of it
     /// is read-only, but shows names and errors to every client that reaches the address.
-    #[arg(help_heading = OUTPUT)]
-    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address)]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address, help_heading = OUTPUT)]
     pub(crate) http: Option<SocketAddr>,
     /// Format of standard error: lines of text, or one JSON object a line
     ///
     /// With json, each change of state is an object with event, name, holder, slot, epoch and more. Other
     /// messages have the event "message". VVM_LOG=debug adds renewals and messages of libraries.
-    #[arg(help_heading = OUTPUT)]
-    #[arg(long, value_enum, default_value = "text")]
+    #[arg(long, value_enum, default_value = "text", help_heading = OUTPUT)]
     pub(crate) log_format: LogFormat,
 }
 

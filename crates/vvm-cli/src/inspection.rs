@@ -114,8 +114,65 @@ pub(crate) fn print(inspector: &StorageInspector, line: impl fmt::Display) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use async_trait::async_trait;
+    use futures_util::future::BoxFuture;
+    use ielections::Slot;
+    use std::sync::{Arc, Mutex};
+    use vvm_storage::{ElectionsTtlStorage, Partition, SysVvmStorage, testing::Layer};
+
+    type Interruption = BoxFuture<'static, Result<(), ReadError>>;
+
+    /// A storage in which this happens before a read, and may fail it.
+    pub(crate) struct Interrupted {
+        beneath: Arc<dyn SysVvmStorage>,
+        next: Mutex<(u32, Option<Interruption>)>,
+    }
+
+    impl Interrupted {
+        /// Reads count from 1.
+        pub(crate) fn at(
+            read: u32,
+            beneath: Arc<dyn SysVvmStorage>,
+            by: impl Future<Output = Result<(), ReadError>> + Send + 'static,
+        ) -> ElectionsTtlStorage {
+            let next = Mutex::new((read, Some(Box::pin(by) as Interruption)));
+            ElectionsTtlStorage::new(Arc::new(Self { beneath, next }).into_storage())
+        }
+
+        async fn pass(&self) -> Result<(), ReadError> {
+            let due = {
+                let mut next = self.next.lock().unwrap();
+                next.0 = next.0.saturating_sub(1);
+                if next.0 == 0 { next.1.take() } else { None }
+            };
+            if let Some(due) = due { due.await } else { Ok(()) }
+        }
+    }
+
+    impl fmt::Debug for Interrupted {
+        fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+            self.beneath.fmt(out)
+        }
+    }
+
+    #[async_trait]
+    impl Layer for Interrupted {
+        fn beneath(&self) -> &dyn SysVvmStorage {
+            &*self.beneath
+        }
+
+        async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
+            self.pass().await?;
+            self.beneath.read(at).await
+        }
+
+        async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
+            self.pass().await?;
+            self.beneath.setting(at).await
+        }
+    }
 
     #[test]
     fn quotes_stay_and_control_sequences_are_escaped() {

@@ -291,56 +291,11 @@ impl OccupiedSlots {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::tests::parsed;
-    use async_trait::async_trait;
-    use ielections::{
-        Slot,
-        testing::mock::{Fault, FaultyStorage, Verb},
-    };
-    use std::{
-        num::NonZeroU32,
-        sync::{
-            Arc,
-            atomic::{AtomicU32, Ordering},
-        },
-    };
+    use crate::{args::tests::parsed, inspection::tests::Interrupted};
+    use ielections::testing::mock::{Fault, FaultyStorage, Verb};
+    use std::{num::NonZeroU32, sync::Arc};
     use vvm_clock::SystemClock;
-    use vvm_storage::{
-        ClusterName, ElectionsTtlStorage, Partition, SlotNumber, SysVvmStorage, mem::MemDatabase,
-        testing::Layer,
-    };
-
-    #[derive(Debug)]
-    struct Blip {
-        beneath: Arc<dyn SysVvmStorage>,
-        reads_until: AtomicU32,
-    }
-
-    impl Blip {
-        fn pass(&self) -> Result<(), ReadError> {
-            match self.reads_until.fetch_sub(1, Ordering::Relaxed) {
-                1 => Err(ReadError::Unavailable("no route".into())),
-                _ => Ok(()),
-            }
-        }
-    }
-
-    #[async_trait]
-    impl Layer for Blip {
-        fn beneath(&self) -> &dyn SysVvmStorage {
-            &*self.beneath
-        }
-
-        async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
-            self.pass()?;
-            self.beneath.read(at).await
-        }
-
-        async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
-            self.pass()?;
-            self.beneath.setting(at).await
-        }
-    }
+    use vvm_storage::{ClusterName, ElectionsTtlStorage, SlotNumber, SysVvmStorage, mem::MemDatabase};
 
     #[tokio::test]
     async fn pause_succeeds_if_any_one_read_after_it_is_not_answered() {
@@ -354,8 +309,8 @@ mod tests {
                 let storage = ElectionsTtlStorage::new(Arc::clone(&beneath));
                 let cluster = ClusterName::from("a");
                 storage.settle_slot_count(&cluster, NonZeroU32::MIN).await.unwrap();
-                let blip = Arc::new(Blip { beneath, reads_until: AtomicU32::new(number) });
-                let faulty = ElectionsTtlStorage::new(Arc::clone(&blip).into_storage());
+                let blip = async { Err(ReadError::Unavailable("no route".into())) };
+                let faulty = Interrupted::at(number, beneath, blip);
                 let inspector = StorageInspector::on_storage(faulty, "a", clock);
                 let outcome = pause_and_wait(&inspector, &args).await;
                 let is_paused = storage.standing_pause(&cluster).await.unwrap().is_some();

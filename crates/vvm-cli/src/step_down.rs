@@ -337,47 +337,11 @@ fn parse_to(text: &str) -> Result<Holder, Box<dyn Error + Send + Sync>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{args::tests::parsed, liveness::tests::record};
-    use async_trait::async_trait;
-    use futures_util::future::BoxFuture;
-    use std::{
-        fmt,
-        num::NonZeroU32,
-        sync::{Arc, Mutex},
-    };
+    use crate::{args::tests::parsed, inspection::tests::Interrupted, liveness::tests::record};
+    use std::{num::NonZeroU32, sync::Arc};
     use testing_time::MockClock;
     use vvm_clock::{Clock, SystemClock};
-    use vvm_storage::{ClusterName, Partition, SlotNumber, SysVvmStorage, mem::MemDatabase, testing::Layer};
-
-    struct Interleaved {
-        beneath: Arc<dyn SysVvmStorage>,
-        before: Mutex<(u32, Option<BoxFuture<'static, ()>>)>,
-    }
-
-    impl fmt::Debug for Interleaved {
-        fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-            self.beneath.fmt(out)
-        }
-    }
-
-    #[async_trait]
-    impl Layer for Interleaved {
-        fn beneath(&self) -> &dyn SysVvmStorage {
-            &*self.beneath
-        }
-
-        async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
-            let due = {
-                let mut before = self.before.lock().unwrap();
-                before.0 = before.0.wrapping_sub(1);
-                if before.0 == 0 { before.1.take() } else { None }
-            };
-            if let Some(due) = due {
-                due.await;
-            }
-            self.beneath.read(at).await
-        }
-    }
+    use vvm_storage::{ClusterName, SlotNumber, SysVvmStorage, mem::MemDatabase};
 
     /// The former order of the reads called a hand-over between two of them a loss.
     #[tokio::test]
@@ -392,14 +356,14 @@ mod tests {
             let asked = storage.ask_step_down(&key, former.epoch, None, Ttl::DEFAULT, new_ask()).await;
             let Ok(StageChange::Done(request)) = asked else { panic!("{asked:?}") };
             let (of, at, stands, leader) = (storage, key.clone(), request.clone(), former.clone());
-            let handover = Box::pin(async move {
+            let handover = async move {
                 of.advance_step_down(&at.cluster, &stands, Stage::Begun).await.unwrap();
                 of.compare_and_delete(&at, leader.incarnation(), leader.epoch).await.unwrap();
                 let vacant = ielections::Vacant { last_epoch: Some(leader.epoch) };
                 of.insert_if_not_exist(&at, vacant, &next).await.unwrap();
-            });
-            let interleaved = Interleaved { beneath, before: Mutex::new((number, Some(handover))) };
-            let storage = ElectionsTtlStorage::new(Arc::new(interleaved).into_storage());
+                Ok(())
+            };
+            let storage = Interrupted::at(number, beneath, handover);
             let found = progress(&storage, &key, former.epoch, &request).await.unwrap();
             // Three reads: a hand-over after them is seen by the next look.
             let expected = if number < 4 { Progress::Begun } else { Progress::Stands(request) };

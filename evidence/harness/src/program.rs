@@ -343,6 +343,12 @@ impl Finished {
     }
 
     #[track_caller]
+    pub fn assert_ended(&self, code: i32, text: &str) {
+        self.assert_code(code);
+        self.assert_says(text);
+    }
+
+    #[track_caller]
     pub fn assert_says(&self, text: &str) {
         assert!(self.says(text), "no {text:?}: {:#?}", self.stderr);
     }

@@ -28,16 +28,14 @@ pub(crate) struct RunArgs {
     /// is told when it leads
     ///
     /// The messages are lines of JSON. docs/warm.md lists them.
-    #[arg(help_heading = WARM)]
-    #[arg(long)]
+    #[arg(long, help_heading = WARM)]
     pub(crate) warm: bool,
     /// With --warm: when the command has said that its work has stopped, kill all of its processes, release, and start it
     /// again; or release and keep it as a standby
     ///
     /// With keep, nothing but the command's word shows that the work has stopped. A process that the work has started
     /// may run beside the next leader.
-    #[arg(help_heading = WARM)]
-    #[arg(long, value_enum, default_value = "restart")]
+    #[arg(long, value_enum, default_value = "restart", help_heading = WARM)]
     pub(crate) after_stop: AfterStop,
     /// With --warm: how long the command may take to answer that it leads
     #[arg(help_heading = WARM)]
@@ -45,8 +43,7 @@ pub(crate) struct RunArgs {
     pub(crate) start_timeout: Duration,
     /// With --warm: while the command leads, it says "alive" at least this often. Otherwise it is stopped, and the
     /// record is released
-    #[arg(help_heading = WARM)]
-    #[arg(long, value_name = "DURATION", value_parser = parse_interval)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_interval, help_heading = WARM)]
     pub(crate) alive_within: Option<Duration>,
     /// How long the command may take to stop before it is killed
     #[arg(long, value_name = "DURATION", default_value = "8s", value_parser = parse_duration)]
@@ -63,16 +60,13 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) work: WorkArgs,
     /// How to contain the processes of the command
-    #[arg(help_heading = CONTAINMENT)]
-    #[arg(long, value_enum, value_name = "LEVEL", default_value = "auto")]
+    #[arg(long, value_enum, value_name = "LEVEL", default_value = "auto", help_heading = CONTAINMENT)]
     pub(crate) containment: ContainmentLevel,
     /// Keep the storage's credentials in the command's environment: on dynamodb, AWS_ACCESS_KEY_ID and its companions
-    #[arg(help_heading = CONTAINMENT)]
-    #[arg(long)]
+    #[arg(long, help_heading = CONTAINMENT)]
     pub(crate) keep_credentials: bool,
     /// Write the outcome to this file, as JSON
-    #[arg(help_heading = OUTPUT)]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub(crate) result_file: Option<PathBuf>,
     /// The command and its arguments, after --
     #[arg(last = true, required = true, value_name = "CMD")]
@@ -158,8 +152,7 @@ pub(crate) struct WorkArgs {
     )]
     pub(crate) restart_limit: RestartLimit,
     /// Shell line (sh -c) that runs before the command gets TERM or INT
-    #[arg(help_heading = CHECKS)]
-    #[arg(long, value_name = "LINE", value_parser = parse_line)]
+    #[arg(long, value_name = "LINE", value_parser = parse_line, help_heading = CHECKS)]
     pub(crate) pre_stop: Option<String>,
     /// How long --pre-stop may take before it is killed; after a loss, half of the time that the command has to stop
     #[arg(help_heading = CHECKS)]
@@ -168,8 +161,7 @@ pub(crate) struct WorkArgs {
     /// Health check of the command: a shell line (sh -c) that must exit with 0. After --check-failures
     /// failures in a row the command is stopped and the leadership released; vvm exits with 81, or with
     /// --on-loss rejoin becomes a candidate again, after the others
-    #[arg(help_heading = CHECKS)]
-    #[arg(long, value_name = "LINE", value_parser = parse_check)]
+    #[arg(long, value_name = "LINE", value_parser = parse_check, help_heading = CHECKS)]
     pub(crate) check: Option<String>,
     /// Delay before the first check, and between checks
     #[arg(help_heading = CHECKS)]
@@ -180,8 +172,7 @@ pub(crate) struct WorkArgs {
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_interval)]
     pub(crate) check_timeout: Duration,
     /// Number of failed checks in a row that stop the command
-    #[arg(long, value_name = "N", default_value = "3", value_parser = parse_failures)]
-    #[arg(help_heading = CHECKS)]
+    #[arg(long, value_name = "N", default_value = "3", value_parser = parse_failures, help_heading = CHECKS)]
     #[arg(allow_hyphen_values = true)]
     pub(crate) check_failures: NonZeroU32,
 }

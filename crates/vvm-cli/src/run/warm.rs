@@ -267,10 +267,7 @@ impl WarmApp {
         let mut tree = Tree {
             machine: Machine::new(self.limits(), self.runner.args.after_stop),
             keeper,
-            socket: &mut self.socket,
-            ready: &self.ready,
-            refusals: &mut self.refusals,
-            runner: &self.runner,
+            app: self,
             stop: stop.clone(),
             kill,
             led: None,
@@ -308,25 +305,25 @@ impl WarmApp {
                     is_quitting = true;
                     AppEvent::Quit
                 }
-                Some(request) = self.requests.recv() => match request {
+                Some(request) = tree.app.requests.recv() => match request {
                     AppRequest::Lead(led) => {
                         // Without a deadline, the leadership is over already.
                         let Some(at) = *deadline.borrow_and_update() else {
                             led.progress.send_replace(Progress::Over);
                             continue;
                         };
-                        armed = (Some(at), clock.now().after(self.runner.args.candidate.ttl.get() / 4));
+                        armed = (Some(at), clock.now().after(tree.app.runner.args.candidate.ttl.get() / 4));
                         is_warned = false;
                         let term = Term { slot: led.leadership.slot, epoch: led.leadership.epoch };
                         tree.led = Some(*led);
-                        if self.runner.args.after_stop == AfterStop::Keep {
+                        if tree.app.runner.args.after_stop == AfterStop::Keep {
                             tree.standbys = tree.processes().into_iter().collect();
                         }
-                        AppEvent::Won(term, self.runner.times(at))
+                        AppEvent::Won(term, tree.app.runner.times(at))
                     }
                     AppRequest::Stop(reason) => AppEvent::Stop(reason),
                 },
-                heard = tree.socket.next(keeper), if in_a_row < MOST_IN_A_ROW => {
+                heard = tree.app.socket.next(keeper), if in_a_row < MOST_IN_A_ROW => {
                     in_a_row += 1;
                     match tree.read(heard) {
                         Some(event) => event,
@@ -339,7 +336,7 @@ impl WarmApp {
                 Ok(()) = deadline.changed(), if tree.led.is_some() => {
                     let Some(at) = *deadline.borrow_and_update() else { continue };
                     is_warned = false;
-                    AppEvent::Moved(self.runner.times(at))
+                    AppEvent::Moved(tree.app.runner.times(at))
                 }
                 () = at_risk, if is_leading && !is_warned => {
                     is_warned = true;
@@ -359,14 +356,14 @@ impl WarmApp {
             tree.on(event);
         };
         let was_wanted = stop.is_cancelled() || tree.kill.is_cancelled();
-        let last = self.runner.proven(ended, tree.led.as_ref().map(|led| &led.leadership));
-        while let Some(heard) = tree.socket.next(keeper).now_or_never() {
+        let last = tree.app.runner.proven(ended, tree.led.as_ref().map(|led| &led.leadership));
+        while let Some(heard) = tree.app.socket.next(keeper).now_or_never() {
             if let Some(event) = tree.read(heard) {
                 tree.on(event);
             }
         }
         tree.on(AppEvent::TreeGone);
-        tree.socket.close_all();
+        tree.app.socket.close_all();
         let ending = tree.ending.take();
         let was_wanted = was_wanted && ending.as_ref().is_some_and(EndReason::is_wanted);
         let text = ending.map_or_else(|| describe(&last), |ending| ending.to_string());

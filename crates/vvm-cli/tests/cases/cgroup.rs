@@ -70,8 +70,7 @@ fn ordinary_user_without_a_delegated_group_is_refused() {
     let run =
         |level| trial.run(["echo", "ran"]).with(["--containment", level]).as_ordinary_user(&trial).finish();
     let finished = run("cgroup");
-    finished.assert_code(71);
-    finished.assert_says("systemd-run --user --scope -p Delegate=yes");
+    finished.assert_ended(71, "systemd-run --user --scope -p Delegate=yes");
     run("auto").assert_says("containment: guardian");
     for file in ["", "cgroup.procs", "cgroup.subtree_control", "cgroup.threads"] {
         chown(group.join(file), Some(65534), Some(65534)).unwrap();

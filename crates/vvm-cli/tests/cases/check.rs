@@ -53,8 +53,7 @@ fn check_that_hangs_fails_and_leaves_no_process() {
     let left = |command: &str| trial.processes().of(command).len();
     eventually("one check is left", || left("sleep 1001") <= 1 && left("sleep 1002") <= 1);
     let finished = running.finish();
-    finished.assert_code(81);
-    finished.assert_says("failed 3 times in a row: no answer within 1s");
+    finished.assert_ended(81, "failed 3 times in a row: no answer within 1s");
     assert!(trial.processes().0.is_empty(), "{:?}", trial.processes().describe());
 }
 

@@ -59,8 +59,7 @@ fn proc_of_another_namespace_is_refused_and_says_what_to_do() {
     let trial = VVM.trial();
     let without_proc = unshare.into_iter().filter(|option| *option != "--mount-proc").collect::<Vec<_>>();
     let finished = trial.run(["true"]).through(without_proc).finish();
-    finished.assert_code(71);
-    finished.assert_says("mount -t proc proc /proc");
+    finished.assert_ended(71, "mount -t proc proc /proc");
 }
 
 /// Makes the container's files below `$2`: folders, the program `$1`, and its libraries with their loader; a static

@@ -232,8 +232,7 @@ mod timed {
             "host stopped",
             |_, running| vec![running.host()],
             |_, finished| {
-                finished.assert_code(137);
-                finished.assert_says("killed at the deadline");
+                finished.assert_ended(137, "killed at the deadline");
             },
         );
     }

@@ -236,8 +236,7 @@ fn failing_on_lead_hook_releases_the_leadership() {
     for (on_lead, why) in hooks {
         let trial = VVM.trial();
         let finished = trial.elect(on_lead, ON_LOSS).with(["--hook-timeout", "200ms"]).finish();
-        finished.assert_code(1);
-        finished.assert_says(why);
+        finished.assert_ended(1, why);
         assert_eq!(finished.stdout.len(), 1, "the on-loss hook has run");
         let history = trial.must("history", &[]);
         assert!(history.contains(&format!("  the on-lead hook {why}")), "{history}");
@@ -342,8 +341,7 @@ fn elect_is_refused_with_the_cause_and_its_status() {
         let limited = format!("ulimit -n {files}; exec \"$@\"");
         let elect = trial.elect("echo lead", "true").with(options);
         let finished = elect.through(["sh", "-c", &limited, "sh"]).finish();
-        finished.assert_code(code);
-        finished.assert_says(said);
+        finished.assert_ended(code, said);
         assert_eq!(finished.stdout, [""; 0]);
     }
 }

@@ -146,8 +146,7 @@ fn record_is_released_after_a_killed_keeper() {
     if VVM.level() == Level::PidNamespace {
         finished.assert_code(128 + 9);
     } else {
-        finished.assert_code(71);
-        finished.assert_says("released by the guardian after the keeper of the command died");
+        finished.assert_ended(71, "released by the guardian after the keeper of the command died");
         has!(trial.result(), "outcome" == "keeper_died", "exit_status" == 71);
         assert!(trial.result()["epoch"].as_u64().is_some(), "{}", trial.result());
     }

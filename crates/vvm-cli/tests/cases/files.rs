@@ -18,8 +18,7 @@ fn too_low_open_file_limit_is_71_and_named() {
             assert_eq!(finished.stdout, ["ran"]);
             break;
         }
-        finished.assert_code(71);
-        finished.assert_says("ulimit -n");
+        finished.assert_ended(71, "ulimit -n");
         assert_eq!(finished.stdout, [""; 0]);
         refused += 1;
     }
@@ -52,8 +51,7 @@ fn leader_whose_files_may_not_grow_is_lost_names_the_limit_and_is_released_by_it
             }
         }
         let finished = leader.finish();
-        finished.assert_code(79);
-        finished.assert_says("ulimit -f");
+        finished.assert_ended(79, "ulimit -f");
         assert_eq!(finished.stdout, ["up", "told"]);
         // Without a release the record would stand until another candidate takes over.
         assert_eq!(trial.slot_state(), "free");
@@ -99,8 +97,7 @@ fn log_truncated_or_deleted_in_use_is_69_and_says_what_to_do() {
             Some(length) => fs::File::options().write(true).open(&log).unwrap().set_len(length).unwrap(),
         }
         let finished = trial.run(["true"]).finish();
-        finished.assert_code(69);
-        finished.assert_says("stop all programs that use it, start them again");
+        finished.assert_ended(69, "stop all programs that use it, start them again");
     }
 }
 
@@ -166,8 +163,7 @@ mod timed {
             // The time until the next renewal, and the time to stop. An ordinary loss would take at least 0.65 TTL.
             attempt.took("the end of the leader", TTL * 2 / 5 + Duration::from_secs(1), deleted)?;
             let finished = running.finish();
-            finished.assert_code(79);
-            finished.assert_says("the storage was replaced");
+            finished.assert_ended(79, "the storage was replaced");
             Ok(())
         });
     }

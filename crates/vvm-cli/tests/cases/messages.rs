@@ -90,11 +90,9 @@ fn misspelled_variable_is_reported_and_a_log_filter_that_is_no_level_is_refused(
     let trial = VVM.trial();
     let with = |name, value| trial.run(["true"]).environment(name, value).finish();
     let misspelled = with("VVM_STOP_TIMEOT", "1s");
-    misspelled.assert_code(0);
-    misspelled.assert_says("did you mean VVM_STOP_TIMEOUT?");
+    misspelled.assert_ended(0, "did you mean VVM_STOP_TIMEOUT?");
     let refused = with("VVM_LOG", "banana");
-    refused.assert_code(64);
-    refused.assert_says("VVM_LOG=banana: write off, error, warn");
+    refused.assert_ended(64, "VVM_LOG=banana: write off, error, warn");
     for filter in ["debug", "vvm_host=trace,warn", "OFF", ""] {
         with("VVM_LOG", filter).assert_code(0);
     }
@@ -128,8 +126,7 @@ fn kill_after_the_stop_timeout_is_in_line_event_result_file_and_history() {
         trial.run_trapping("").with(options).with(["--result-file", &trial.result_file()]).up().stop()
     };
     let finished = finish("text");
-    finished.assert_code(137);
-    finished.assert_says(KILLED);
+    finished.assert_ended(137, KILLED);
     finished.assert_says("slot 1: stopping: up to 50ms; a second signal kills");
     let finished = finish("json");
     let concluded = finished.stderr.iter().find(|line| line.contains("\"concluded\"")).unwrap();
@@ -168,12 +165,10 @@ fn elect_serves_http_logs_json_and_gives_up_in_time() {
     leader.stderr.wait_for("\"event\":\"leading\"");
     for options in [&["--acquire-timeout", "0"][..], &["--try", "--ttl", "2s"]] {
         let finished = elect().with(options.iter().copied()).finish();
-        finished.assert_code(75);
-        finished.assert_says("payroll: ended: ");
+        finished.assert_ended(75, "payroll: ended: ");
     }
     let finished = leader.stop();
-    finished.assert_code(0);
-    finished.assert_says("\"event\":\"concluded\"");
+    finished.assert_ended(0, "\"event\":\"concluded\"");
 }
 
 #[test]

@@ -56,8 +56,7 @@ fn period_that_is_done_is_not_run_again_and_the_next_one_is() {
     is_silent(&run("web1").with(["--quiet"]).finish(), 0);
     is_silent(&run("web2").with(["--quiet"]).finish(), 0);
     let again = run("web2").finish();
-    again.assert_code(0);
-    again.assert_says("nothing to do: period 2026-11-24 is done: attempt 1 by web1 at 20");
+    again.assert_ended(0, "nothing to do: period 2026-11-24 is done: attempt 1 by web1 at 20");
     assert!(!again.says("leading"), "{:#?}", again.stderr);
     assert_eq!(attempts(&trial), of(1..=1));
 
@@ -105,8 +104,7 @@ fn starts_that_pile_up_wait_in_one_process_each_without_the_storage() {
     let stopped = waiting.pop().unwrap();
     assert_eq!(stopped.stop().signal(), Signal::TERM.as_raw());
     let late = run().with(["--acquire-timeout", "10ms", "--result-file", &trial.result_file()]).finish();
-    late.assert_code(75);
-    late.assert_says("not leading: not acquired in time: other starts");
+    late.assert_ended(75, "not leading: not acquired in time: other starts");
     has!(trial.result(), "outcome" == "not_acquired", "exit_status" == 75);
     // The one that stands by leads after a crash, and the others find that the period is done.
     kill_process(leader.host(), Signal::KILL).unwrap();
@@ -115,8 +113,7 @@ fn starts_that_pile_up_wait_in_one_process_each_without_the_storage() {
     assert_eq!((leader.finish().code(), standby.finish().code()), (137, 0));
     for start in waiting {
         let finished = start.finish();
-        finished.assert_code(0);
-        finished.assert_says("nothing to do: period 2026-11-24 is done");
+        finished.assert_ended(0, "nothing to do: period 2026-11-24 is done");
     }
     assert_eq!(attempts(&trial), of(1..=2));
 }
@@ -143,8 +140,7 @@ fn periods_that_wait_on_one_machine_run_oldest_first() {
     assert_eq!(attempts(&trial), expected);
 
     let late = run("04").with(["--skip-if-newer-done"]).finish();
-    late.assert_code(0);
-    late.assert_says("period 2026-11-24T03:04 is skipped: the newer period 2026-11-24T03:06 is done");
+    late.assert_ended(0, "period 2026-11-24T03:04 is skipped: the newer period 2026-11-24T03:06 is done");
     assert_eq!(attempts(&trial).len(), 4);
 }
 
@@ -287,8 +283,8 @@ fn success_without_a_mark_is_told_and_the_period_may_run_again() {
     trial.take_away();
     open_gate(&trial);
     let finished = leader.finish();
-    finished.assert_code(83);
-    finished.assert_says(
+    finished.assert_ended(
+        83,
         "the command succeeded, but the period may not be marked as done: period 2026-11-24, attempt 1 of 3",
     );
     finished.assert_says("it may run again");

@@ -132,8 +132,7 @@ fn lost_leadership_is_79_after_the_worker_stopped() {
     running.stdout.wait_for("told");
     let finished = running.finish();
     has!(trial.result(), "outcome" == "lost", "exit_status" == 79, "worker_exit_status" == 0);
-    finished.assert_code(79);
-    finished.assert_says("leadership lost, the command has been stopped");
+    finished.assert_ended(79, "leadership lost, the command has been stopped");
 }
 
 const SOON: [&str; 4] = ["--on-exit", "restart", "--restart-backoff", "20ms"];

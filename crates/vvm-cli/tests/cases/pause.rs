@@ -43,8 +43,7 @@ fn leaders_stop_and_all_candidates_wait_until_the_name_is_resumed() {
     // Runs without time to wait end, and name the reason. With --try: at the first look, and not after 1.4 TTL.
     for options in [&["--acquire-timeout", "0"][..], &["--try", "--ttl", "1h"]] {
         let late = trial.run(["echo", "works"]).with(options.iter().copied()).finish();
-        late.assert_code(75);
-        late.assert_says("paused by alice: new schema");
+        late.assert_ended(75, "paused by alice: new schema");
         assert_eq!(late.stdout, [""; 0]);
         assert!(options.len() == 2 || !late.says("waiting until it is resumed"), "{:#?}", late.stderr);
     }

@@ -65,8 +65,7 @@ fn killed_process_1_of_the_namespace_counts_as_a_killed_worker() {
     let running = trial.run_script(STORM).up();
     kill_process(trial.process("vvm stage-init"), Signal::KILL).unwrap();
     let finished = running.finish();
-    finished.assert_code(128 + 9);
-    finished.assert_says("the command was ended by SIGKILL");
+    finished.assert_ended(128 + 9, "the command was ended by SIGKILL");
 }
 
 /// The kernel sends HUP to an orphaned group with a stopped process when a member ends whose parent is in another
@@ -112,8 +111,7 @@ fn machine_without_pid_namespaces_is_refused_with_71() {
         (run.through(["setpriv", "--bounding-set", "-sys_admin"]), "run as root or with CAP_SYS_ADMIN")
     };
     let finished = refused.finish();
-    finished.assert_code(71);
-    finished.assert_says(hint);
+    finished.assert_ended(71, hint);
     assert_eq!(finished.stdout, [""; 0]);
 }
 

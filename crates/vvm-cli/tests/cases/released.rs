@@ -38,8 +38,7 @@ fn standby_leads_at_once_after_a_killed_host_and_finds_nothing_of_it() {
     assert_eq!(standby.stdout.wait_for("alone"), "alone");
     assert!(SystemClock::read().since(killed_at) < LONG / 2, "it waited for the TTL");
     let finished = leader.finish();
-    finished.assert_code(128 + 9);
-    finished.assert_says("released by the guardian");
+    finished.assert_ended(128 + 9, "released by the guardian");
     assert_eq!(ends(&trial)[0], "released by the guardian after the host was killed (SIGKILL)");
     has!(trial.result(), "outcome" == "host_died", "exit_status" == 137, "slot" == 1);
     assert!(trial.result()["epoch"].as_u64().is_some(), "{}", trial.result());
@@ -67,8 +66,7 @@ fn record_expires_if_the_storage_does_not_answer() {
     kill_process(leader.host(), Signal::KILL).unwrap();
     let finished = leader.finish();
     drop(outage);
-    finished.assert_code(128 + 9);
-    finished.assert_says("the record is not released and expires by its TTL");
+    finished.assert_ended(128 + 9, "the record is not released and expires by its TTL");
     assert_eq!(trial.run(["echo", "next"]).finish().stdout, ["next"]);
 }
 

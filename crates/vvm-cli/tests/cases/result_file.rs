@@ -15,8 +15,7 @@ fn files_of_the_storage_are_refused_with_64_before_it_is_opened() {
     let refused = |path: &str, through: &[&str]| {
         let run = trial.run(["true"]).with(["--result-file", path]).through(through.iter().copied());
         let finished = run.finish();
-        finished.assert_code(64);
-        finished.assert_says("it belongs to the storage): name another file");
+        finished.assert_ended(64, "it belongs to the storage): name another file");
     };
     symlink("leader.db", folder.join("link")).unwrap();
     for name in ["leader.db", "leader.db-wal"] {
@@ -56,8 +55,7 @@ fn writable_file_in_a_folder_that_is_not_is_written_in_place() {
     let written: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
     has!(written, "outcome" == "worker_ended");
     let refused = run(&folder.join("other"));
-    refused.assert_code(64);
-    refused.assert_says("let this user write to its folder");
+    refused.assert_ended(64, "let this user write to its folder");
     open(&path, 0o444);
     run(&path).assert_code(64);
     open(&folder, 0o755);

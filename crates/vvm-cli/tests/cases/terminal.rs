@@ -212,8 +212,7 @@ fn session_leader_that_loses_its_terminal_runs_pre_stop_signals_the_command_and_
     let running = as_session_leader(trial.run_script(&script).with(options), &terminal);
     drop(terminal);
     let finished = running.finish();
-    finished.assert_code(137);
-    finished.assert_says("stopped: the command was ended by SIGKILL");
+    finished.assert_ended(137, "stopped: the command was ended by SIGKILL");
     assert_eq!(fs::read_to_string(said).unwrap(), "pre-stop\ngot HUP\n", "HUP is what tells it to stop");
     nothing_is_left(&trial);
 }

@@ -1,7 +1,7 @@
 //! [`Tree`]: one tree of processes of a warm app. It tells the [`Machine`] what is heard, does what that decides, and
 //! reports it.
 
-use super::{AcquiredLeadership, CommandRunner, Progress, Socket, socket::SocketEvent};
+use super::{AcquiredLeadership, CommandRunner, Progress, WarmApp, socket::SocketEvent};
 use crate::{leadership::Leadership, shown::millis};
 use rustix::process::Pid;
 use std::{
@@ -9,7 +9,6 @@ use std::{
     fmt, fs, io,
     time::Duration,
 };
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use vvm_cli::warm::{
     machine::{AppEvent, Connection, Effect, EndReason, Machine},
@@ -66,10 +65,7 @@ fn living(pid: Pid) -> Option<String> {
 
 pub(super) struct Tree<'a> {
     pub(super) machine: Machine,
-    pub(super) socket: &'a mut Socket,
-    pub(super) ready: &'a watch::Sender<bool>,
-    pub(super) refusals: &'a mut RefusalLog,
-    pub(super) runner: &'a CommandRunner,
+    pub(super) app: &'a mut WarmApp,
     pub(super) stop: CancellationToken,
     pub(super) kill: CancellationToken,
     pub(super) keeper: Pid,
@@ -83,14 +79,14 @@ pub(super) struct Tree<'a> {
 
 impl Tree<'_> {
     pub(super) fn on(&mut self, event: AppEvent) {
-        for effect in self.machine.on(self.runner.clock.now(), event) {
+        for effect in self.machine.on(self.app.runner.clock.now(), event) {
             self.apply(effect);
         }
     }
 
     fn apply(&mut self, effect: Effect) {
-        let CommandRunner { clock, args, .. } = self.runner;
-        let (name, holder) = (self.runner.election_name(), self.runner.holder.as_str());
+        let CommandRunner { clock, args, .. } = &self.app.runner;
+        let (name, holder) = (self.app.runner.election_name(), self.app.runner.holder.as_str());
         match effect {
             Effect::Greet(connection) => {
                 let hello = ToApp::Hello {
@@ -101,18 +97,18 @@ impl Tree<'_> {
                     now: clock.now().into(),
                     alive_within_ms: args.alive_within.map(millis),
                 };
-                self.socket.send(connection, hello.to_line(), false);
+                self.app.socket.send(connection, hello.to_line(), false);
             }
             Effect::Send(connection, message) => {
                 let is_replaceable = matches!(message, ToApp::Renewed { .. });
-                self.socket.send(connection, message.to_line(), is_replaceable);
+                self.app.socket.send(connection, message.to_line(), is_replaceable);
                 if let ToApp::Refused { reason } = message {
                     self.refused(&reason);
                 }
             }
-            Effect::Close(connection) => self.socket.close(connection),
+            Effect::Close(connection) => self.app.socket.close(connection),
             Effect::Ready(is_ready) => {
-                self.ready.send_replace(is_ready);
+                self.app.ready.send_replace(is_ready);
             }
             Effect::Leads => {
                 if let Some(led) = &self.led {
@@ -133,7 +129,7 @@ impl Tree<'_> {
 
     pub(super) fn tell_what_is_missing(&self) {
         let Some(reason) = self.machine.missing() else { return };
-        let (name, holder) = (self.runner.election_name(), self.runner.holder.as_str());
+        let (name, holder) = (self.app.runner.election_name(), self.app.runner.holder.as_str());
         tracing::info!(
             target: "vvm", event = "warm_waits", name, holder, reason,
             "{name}: waiting for the app, {} after its start: {reason}", DisplayDuration(SILENT_START)
@@ -147,8 +143,8 @@ impl Tree<'_> {
         reason: Option<&str>,
         line: fmt::Arguments<'_>,
     ) {
-        let Some(more) = self.refusals.line(event, self.runner.clock.now()) else { return };
-        let (name, holder) = (self.runner.election_name(), self.runner.holder.as_str());
+        let Some(more) = self.app.refusals.line(event, self.app.runner.clock.now()) else { return };
+        let (name, holder) = (self.app.runner.election_name(), self.app.runner.holder.as_str());
         let pid = pid.map(Pid::as_raw_pid);
         tracing::warn!(target: "vvm", event, name, holder, pid, reason, "{name}: {line}{more}");
     }
@@ -160,7 +156,7 @@ impl Tree<'_> {
 
     /// The first reason stands, unless the app did not do as it was asked to.
     fn ends(&mut self, ending: EndReason) {
-        let status = &self.runner.status;
+        let status = &self.app.runner.status;
         let former = self.ending.take();
         let is_first = former.is_none();
         self.ending = Some(former.filter(|first| !first.is_wanted()).unwrap_or_else(|| ending.clone()));
@@ -175,7 +171,7 @@ impl Tree<'_> {
             Role::Stopping { why, .. } if ending == EndReason::Asked(Reason::Terminating) => why.to_string(),
             _ => ending.to_string(),
         };
-        let (holder, epoch) = (self.runner.holder.as_str(), epoch.get());
+        let (holder, epoch) = (self.app.runner.holder.as_str(), epoch.get());
         tracing::info!(
             target: "vvm", event = "warm_ends", name, holder, slot, epoch, reason,
             "{name} slot {slot}: stopping the app: {reason}"
@@ -195,7 +191,7 @@ impl Tree<'_> {
         };
         let began = self.processes().into_iter().filter(|pid| !self.standbys.contains(pid));
         let began: Vec<_> = began.filter_map(living).collect();
-        let (holder, slot, epoch, count) = (self.runner.holder.as_str(), *slot, epoch.get(), began.len());
+        let (holder, slot, epoch, count) = (self.app.runner.holder.as_str(), *slot, epoch.get(), began.len());
         let more = began.len().saturating_sub(NAMED);
         let more = if more == 0 { String::new() } else { format!(" and {more} more") };
         let processes = began[..began.len().min(NAMED)].join(", ") + &more;
