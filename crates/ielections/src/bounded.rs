@@ -31,10 +31,9 @@ impl Limit {
     }
 }
 
-/// Returns the call's answer, or `unanswered` once the limit is reached or the driver has panicked.
-///
-/// A panic is caught because a bug in a driver must not end the engine: nothing else can disarm a deadline. A
-/// call that is answered at its first poll costs no timer.
+/// Returns the call's answer, or `unanswered` once the limit is reached or the driver has panicked: a bug in a driver
+/// must not end the engine, since nothing else can disarm a deadline. A call that is answered at its first poll costs
+/// no timer.
 pub(crate) async fn bounded<T>(
     call: impl Future<Output = T> + Unpin,
     limit: Limit,

@@ -38,12 +38,10 @@ impl Terms {
     /// The shortest poll. A shorter one would keep a standby busy with reads (I10).
     pub const MIN_POLL: Duration = Duration::from_millis(5);
 
-    /// The shortest time between a read and the next one that a hint causes. A flood of hints causes at most
-    /// fifty reads a second (I10, I11).
+    /// The shortest time between a read and the next that a hint causes: at most fifty reads a second (I10, I11).
     pub const HINT_GAP: Duration = Duration::from_millis(20);
 
-    /// The longest time between two reads while hints follow releases. A stream of hints that is dead without
-    /// a sign delays a hand-over by so much.
+    /// The longest time between two reads while hints follow releases, and the delay if the hints silently end.
     pub const LONGEST_QUIET: Duration = Duration::from_secs(10);
 
     /// The usual terms: wait for ever, with the [usual poll](Self::usual_poll).

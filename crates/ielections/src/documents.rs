@@ -67,13 +67,7 @@ impl Documents {
         self.writer.write(self.access.slot(), batch).await
     }
 
-    /// Reads one document. Shows every write that has returned.
-    ///
-    /// # Errors
-    /// [`DocumentReadError`].
-    ///
-    /// # Cancel safety
-    /// The future may be dropped.
+    /// Reads one document. Shows every write that has returned. Cancel safe.
     pub async fn get(&self, id: &DocumentId) -> Result<Option<Document>, DocumentReadError> {
         self.limits().check_id(id)?;
         let slot = self.access.slot();

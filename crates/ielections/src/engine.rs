@@ -1,8 +1,5 @@
-//! [`Elections`], and its engine: one task that drives all its campaigns, leases and releases. `Elections` sends
-//! commands to it.
-//!
-//! One task, not one per leadership (I11): 100,000 leaderships are a slab, a timer queue and at most 256 calls. One
-//! task owns all state, so there are no locks and no lock order.
+//! [`Elections`], and its engine: one task, not one per leadership (I11). 100,000 leaderships are a slab, a timer queue
+//! and at most 256 calls. One task owns all state, so there are no locks and no lock order.
 
 mod actors;
 mod calls;
@@ -160,7 +157,6 @@ struct CampaignGuard<'engine, K> {
 impl<K> Drop for CampaignGuard<'_, K> {
     fn drop(&mut self) {
         if self.pending {
-            // A task that has ended has no campaign to withdraw.
             drop(self.commands.send(Command::Withdraw { ticket: self.ticket }));
         }
     }
@@ -169,7 +165,6 @@ impl<K> Drop for CampaignGuard<'_, K> {
 struct EngineTask<K: Key> {
     engine: Engine<K>,
     commands: UnboundedReceiver<Command<K>>,
-    /// A hint is among the commands.
     hinted: Arc<AtomicBool>,
     has_handles: bool,
     /// Their callers get the answer when the task drops them. The last field, so that storage, clock and
@@ -204,7 +199,7 @@ impl<K: Key> EngineTask<K> {
             Command::Shown { lease, epoch, incarnation, slot } => {
                 engine.take_shown_slot(lease, epoch, incarnation, slot);
             }
-            Command::Peer { actor, peer, message } => engine.peer_message(actor, peer, message),
+            Command::Peer { actor, inbox, message } => engine.peer_message(actor, inbox, message),
             Command::Cleanup { done } => {
                 self.cleanups.push(done);
                 engine.close();
@@ -235,11 +230,9 @@ impl<K: Key> EngineTask<K> {
         timers || answers || commands || self.engine.calls.must_be_polled()
     }
 
-    /// Calls `handle_one` until it finds nothing and returns `false`, at most [`ROUND`] times. Returns `true`
-    /// if there may be more.
-    ///
-    /// After each call, actors take their turns, and storage calls that are answered at once are delivered.
-    /// An actor goes as far as it can while its data is in the processor's cache.
+    /// Calls `handle_one` until it finds nothing and returns `false`, at most [`ROUND`] times. Returns `true` if there
+    /// may be more. After each call, actors take their turns, and calls that are answered at once are delivered: an
+    /// actor goes as far as it can while its data is in the processor's cache.
     fn handle_some(
         &mut self,
         cx: &mut Context<'_>,

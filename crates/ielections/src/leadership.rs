@@ -136,6 +136,7 @@ impl Drop for Leadership {
 }
 
 /// The state of one leadership, for the work that runs under it. Read-only and cheap to clone.
+// One allocation with the documents of the slot (I11).
 #[derive(Clone)]
 pub struct Standing(Arc<DocumentAccess<dyn Partition>>);
 

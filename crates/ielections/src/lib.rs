@@ -29,17 +29,8 @@
 //! }
 //! ```
 //!
-//! - [`elections`]: candidacies, their terms, and why none was acquired.
-//! - [`leadership`]: leaderships, why one is lost, and the outcome of a release.
-//! - [`documents`]: fenced documents, which only the leader of one epoch can write.
-//! - [`record`]: the leadership record and its parts.
-//! - [`storage`]: [`TtlStorage`], the interface to a database, and its contract.
-//! - [`successor`]: a standby that takes over seconds after the loss of a machine, at any TTL.
-//! - [`timing`]: every interval of the protocol, derived from the TTL.
-//! - [`env`](mod@env): clock, deadman, randomness and spawning, which a test replaces.
-//! - `protocol`, `testing` (feature `testing`): the protocol as values, the public suites, and the storage mock.
-//!
-//! The crate contains no driver of a database, and without the feature `tokio-rt` no runtime.
+//! The module `testing` (feature `testing`) has the public suites and the storage mock, `protocol` the protocol as
+//! values. The crate contains no driver of a database, and without the feature `tokio-rt` no runtime.
 //! `docs/contributing/architecture.md` defines the terms.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]

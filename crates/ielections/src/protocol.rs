@@ -1,10 +1,8 @@
-//! The protocol as three values without I/O, `on(now, event) -> step`: a [`Campaign`] until a slot is won, a
-//! [`Lease`] while it is held, and a [`Release`] when it is handed back.
+//! The protocol as values without I/O, `on(now, event) -> step`: a [`Campaign`] until a slot is won, a [`Lease`] while
+//! it is held, a [`Release`] when it is handed back, and two of [`successor`] for a leader with one.
 //!
-//! [`successor`] has two more, for a leader with a successor.
-//!
-//! A value returns `Send` if it needs the storage, and the call itself on `MaySend`, when a request can go
-//! out. So "sent at" is the instant just before the call (I3), however long it was queued.
+//! A value returns `Send` if it needs the storage, and the call itself on `MaySend`, when a request can go out. So
+//! "sent at" is the instant just before the call (I3), however long it was queued.
 
 mod campaign;
 mod lease;

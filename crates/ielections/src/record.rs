@@ -31,12 +31,12 @@ impl Entry {
         Self { version, ..self.clone() }
     }
 
-    /// Whether `other` is the same write: the condition of a renewal or take-over (contract 3).
+    /// Whether `other` is the same write: the condition of a renewal or take-over.
     pub fn is_same_write(&self, other: &Self) -> bool {
         self.version == other.version && self.epoch == other.epoch
     }
 
-    /// Whether it belongs to this leadership, in any version: the condition of a release (contract 4).
+    /// Whether it belongs to this leadership, in any version: the condition of a release.
     pub fn is_of(&self, incarnation: Incarnation, epoch: Epoch) -> bool {
         self.incarnation() == incarnation && self.epoch == epoch
     }
@@ -80,7 +80,7 @@ impl Slot {
         }
     }
 
-    /// Whether the slot is in the state `expected`, as a claim compares it (contract 2 and 3): the same last
+    /// Whether the slot is in the state `expected`, as a claim compares it: the same last
     /// epoch of a vacant slot, or the same write of a held one.
     pub fn is_as_expected(&self, expected: &Self) -> bool {
         match (self, expected) {

@@ -22,8 +22,8 @@ pub(crate) struct LeadershipState {
     confirmed_sent_at: AtomicU64,
     /// The kill deadline of the support period, in the clock's nanoseconds, while a successor is named.
     support_kill_at: AtomicU64,
-    /// Its intervals, for a leader that may have a successor.
-    support: OnceLock<Timing>,
+    /// Of a leader that may have a successor.
+    support_timing: OnceLock<Timing>,
     loss: OnceLock<Loss>,
     /// A loss, or a deadline that is earlier now.
     changed: Notify,
@@ -38,14 +38,13 @@ impl LeadershipState {
             clock,
             confirmed_sent_at: AtomicU64::new(sent_at.as_nanos()),
             support_kill_at: AtomicU64::new(Instant::NEVER.as_nanos()),
-            support: OnceLock::new(),
+            support_timing: OnceLock::new(),
             loss: OnceLock::new(),
             changed: Notify::new(),
         }
     }
 
-    /// When the process is killed unless a renewal is confirmed before (I3), or while a successor is named its
-    /// acknowledgement: the earlier deadline counts.
+    /// The earlier deadline: of the TTL (I3), or of the support period while a successor is named.
     pub(crate) fn kill_at(&self) -> Instant {
         self.lease_kill_at().min(Instant::from_nanos(self.support_kill_at.load(Ordering::Acquire)))
     }
@@ -55,10 +54,9 @@ impl LeadershipState {
         self.timing.kill_at(self.confirmed_sent_at())
     }
 
-    /// How long a renewal waits for a batch in flight.
     pub(crate) fn renewal_wait(&self) -> Duration {
         let is_named = self.support_kill_at.load(Ordering::Acquire) != Instant::NEVER.as_nanos();
-        self.support.get().filter(|_| is_named).unwrap_or(&self.timing).renewal_wait()
+        self.support_timing.get().filter(|_| is_named).unwrap_or(&self.timing).renewal_wait()
     }
 
     pub(crate) fn remaining(&self) -> Duration {
@@ -73,7 +71,7 @@ impl LeadershipState {
     }
 
     /// Why this leadership may not write any more. While elections close, it still may.
-    pub(crate) fn over(&self) -> Option<Loss> {
+    pub(crate) fn why_over(&self) -> Option<Loss> {
         match self.loss() {
             Some(loss) if *loss != Loss::Closing => Some(loss.clone()),
             // Past the deadline, and the engine has not run to find out.
@@ -86,9 +84,8 @@ impl LeadershipState {
         self.until(|| self.loss().cloned(), || None).await
     }
 
-    /// Waits until this leadership may not write any more.
     pub(crate) async fn until_over(&self) -> Loss {
-        self.until(|| self.over(), || Some(self.kill_at())).await
+        self.until(|| self.why_over(), || Some(self.kill_at())).await
     }
 
     pub(crate) async fn until_at_risk(&self) -> Duration {
@@ -123,10 +120,8 @@ impl LeadershipState {
         self.confirmed_sent_at.fetch_max(sent_at.as_nanos(), Ordering::AcqRel);
     }
 
-    /// The leadership may have a successor, with these intervals.
-    pub(crate) fn support(&self, timing: Timing) {
-        // Called once, by the engine.
-        let _ = self.support.set(timing);
+    pub(crate) fn set_support_timing(&self, timing: Timing) {
+        let _ = self.support_timing.set(timing);
     }
 
     /// Sets the kill deadline of the support period; [`Instant::NEVER`] if no successor is named any more.

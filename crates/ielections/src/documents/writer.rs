@@ -60,7 +60,7 @@ impl DocumentWriter {
 
     pub(super) async fn write(&self, slot: LedSlot<'_>, batch: Vec<DocumentWrite>) -> WriteResult {
         self.limits.check(&batch)?;
-        if let Some(loss) = slot.state.over() {
+        if let Some(loss) = slot.state.why_over() {
             return Err(DocumentWriteError::Lost(loss));
         }
         let mut own = self.queue().push(batch)?;
@@ -86,7 +86,7 @@ impl DocumentWriter {
                 state.clock.sleep(state.timing.retry_pause()).await;
             }
             let batch_guard = self.partition_lock.lock_for_batch().await;
-            if let Some(loss) = state.over() {
+            if let Some(loss) = state.why_over() {
                 self.queue().end(Over::Lost(loss));
                 continue;
             }
@@ -111,8 +111,7 @@ impl DocumentWriter {
         }
     }
 
-    /// Reads the state that the fence is compared with. Reports it to the engine if it shows another
-    /// leadership's record, or none.
+    /// Reads what the fence is compared with. Reports it to the engine if the slot is not ours any more.
     async fn fence_state(&self, slot: LedSlot<'_>) -> Result<FenceState, ReadError> {
         let fence = self.bounded(slot.state, slot.partition.fence_state(), unavailable).await?;
         let LeadershipState { epoch, incarnation, .. } = *slot.state;
@@ -153,7 +152,7 @@ impl DocumentWriter {
 
     /// Fails once the leadership is over.
     fn is_open(&self, state: &LeadershipState) -> Result<bool, DocumentReadError> {
-        if let Some(loss) = state.over() {
+        if let Some(loss) = state.why_over() {
             return Err(DocumentReadError::Lost(loss));
         }
         let queue = self.queue();
@@ -181,9 +180,8 @@ impl DocumentWriter {
         self.is_open(state).map(drop)
     }
 
-    /// Waits until the batch in flight is answered, but at most [`Timing::renewal_wait`]: the renewal matters more.
-    ///
-    /// [`Timing::renewal_wait`]: crate::Timing::renewal_wait
+    /// Waits until the batch in flight is answered, but at most [`Timing::renewal_wait`](crate::Timing::renewal_wait):
+    /// the renewal matters more.
     pub(super) async fn batch_answered(&self, state: &LeadershipState) {
         if self.partition_lock.is_batch_in_flight() {
             tokio::select! {
@@ -224,7 +222,6 @@ fn unanswered() -> DocumentWriteError {
 #[derive(Default)]
 pub(super) struct PriorityLock {
     state: Mutex<LockState>,
-    /// Notified when a renewal or batch has ended.
     ended: Notify,
 }
 

@@ -45,7 +45,7 @@ pub(super) struct Engine<K: Key> {
     /// Leases with a confirmed renewal that the deadman does not have yet.
     pub(super) confirmed: Vec<usize>,
     pub(super) closing: bool,
-    next_peer: u64,
+    next_inbox: u64,
     jitter: fastrand::Rng,
     /// A buffer for formatting keys, so that each costs one allocation.
     text: String,
@@ -72,7 +72,7 @@ impl<K: Key> Engine<K> {
             calls: Calls::default(),
             confirmed: Vec::new(),
             closing: false,
-            next_peer: 0,
+            next_inbox: 0,
             jitter,
             text: String::new(),
         }
@@ -86,15 +86,15 @@ impl<K: Key> Engine<K> {
     /// Returns a new inbox of an actor, and the number by which its messages are known: another actor may have the
     /// actor's number later.
     pub(super) fn inbox(&mut self, actor: usize) -> (u64, PeerInbox) {
-        self.next_peer += 1;
-        let (peer, commands) = (self.next_peer, Weak::clone(&self.commands));
+        self.next_inbox += 1;
+        let (inbox, commands) = (self.next_inbox, Weak::clone(&self.commands));
         let deliver = move |message| {
             if let Some(commands) = commands.upgrade() {
                 // A task that has ended has no actors.
-                drop(commands.send(Command::Peer { actor, peer, message }));
+                drop(commands.send(Command::Peer { actor, inbox, message }));
             }
         };
-        (peer, PeerInbox::new(deliver))
+        (inbox, PeerInbox::new(deliver))
     }
 
     pub(super) fn text(&mut self, key: &K) -> Arc<str> {
@@ -168,7 +168,6 @@ impl<K: Key> Engine<K> {
         Some(withdrawn)
     }
 
-    /// Ends every leadership with `loss`, unless it has ended already.
     pub(super) fn lose_all(&self, loss: &Loss) {
         for (_, actor) in &self.actors {
             if let Kind::Leading(leading) = &actor.kind {
@@ -220,8 +219,7 @@ pub(super) struct Succession<K> {
 
 /// A standby that may be the successor of the leader, beside its campaign.
 pub(super) struct Succeeding<K> {
-    /// Of its inbox.
-    pub(super) peer: u64,
+    pub(super) inbox: u64,
     pub(super) successor: Successor,
     pub(super) key: K,
     pub(super) link: Arc<dyn PeerLink<K>>,
@@ -236,8 +234,7 @@ pub(super) struct Succeeding<K> {
 
 /// A leader that may name a successor.
 pub(super) struct LeaderSupport<K> {
-    /// Of its inbox.
-    pub(super) peer: u64,
+    pub(super) inbox: u64,
     pub(super) support: Support,
     pub(super) period: SupportPeriod,
     pub(super) link: Arc<dyn PeerLink<K>>,

@@ -223,7 +223,7 @@ pub(super) enum Command<K> {
     },
     Peer {
         actor: usize,
-        peer: u64,
+        inbox: u64,
         message: PeerMessage,
     },
     Cleanup {

@@ -24,7 +24,6 @@ impl<K: Key> Engine<K> {
         reply: oneshot::Sender<CampaignResult<K>>,
     ) {
         if self.closing {
-            // A dropped caller needs no answer.
             drop(reply.send(Err(AcquireError::Closing)));
             return;
         }
@@ -76,7 +75,7 @@ impl<K: Key> Engine<K> {
             ActorEvent::Woken => CampaignEvent::Woken,
             ActorEvent::MaySend => CampaignEvent::MaySend,
             ActorEvent::Answered(Reply::Scanned(scanned)) => {
-                self.show_successor(id, &scanned);
+                self.show_scan_to_successor(id, &scanned);
                 CampaignEvent::Scanned(scanned)
             }
             ActorEvent::Answered(Reply::Read(outcome)) => CampaignEvent::Read(outcome),
@@ -104,12 +103,11 @@ impl<K: Key> Engine<K> {
             CampaignStep::Failed(error) => {
                 let is_out_of_time = matches!(error, AcquireError::TimedOut { .. });
                 campaigning.failure = Some(error);
-                if withdrawn || !is_out_of_time || !self.leave_first(id) {
+                if withdrawn || !is_out_of_time || !self.withdraw_before_end(id) {
                     self.fail_campaign(id);
                 }
                 return;
             }
-            // Without a caller the campaign ends.
             _ if withdrawn => return self.abandon(id),
             CampaignStep::Sleep(until) => return self.wake_at(id, until),
             CampaignStep::Send => return self.queue(id, CallPriority::Other),

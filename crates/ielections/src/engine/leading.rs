@@ -182,7 +182,6 @@ impl<K: Key> Engine<K> {
             }
             ReleaseStep::Done(outcome) => {
                 if let Some(reply) = releasing.reply.take() {
-                    // A dropped caller needs no answer.
                     let _ = reply.send(outcome);
                 }
                 self.remove(id);

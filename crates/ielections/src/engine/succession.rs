@@ -17,10 +17,12 @@ use vvm_clock::Instant;
 use vvm_deadman::Subject;
 
 impl<K: Key> Engine<K> {
-    pub(super) fn peer_message(&mut self, id: usize, peer: u64, message: PeerMessage) {
+    pub(super) fn peer_message(&mut self, id: usize, inbox: u64, message: PeerMessage) {
         self.read_clock();
         match self.actors.get(id).map(|actor| &actor.kind) {
-            Some(Kind::Leading(leading)) if leading.support.as_ref().is_some_and(|own| own.peer == peer) => {
+            Some(Kind::Leading(leading))
+                if leading.support.as_ref().is_some_and(|own| own.inbox == inbox) =>
+            {
                 let event = match message {
                     PeerMessage::Received(Datagram::ToLeader(message)) => SupportEvent::Received(message),
                     PeerMessage::InForce(kill_at) => SupportEvent::Tightened(kill_at),
@@ -29,7 +31,7 @@ impl<K: Key> Engine<K> {
                 };
                 self.step_support(id, event);
             }
-            Some(Kind::Succeeding(succeeding)) if succeeding.peer == peer => {
+            Some(Kind::Succeeding(succeeding)) if succeeding.inbox == inbox => {
                 let event = match message {
                     PeerMessage::Found(entry) => return self.found_leader(id, entry),
                     PeerMessage::Received(Datagram::ToStandby(ping)) => SuccessorEvent::Received(ping),
@@ -50,12 +52,12 @@ impl<K: Key> Engine<K> {
         terms: SuccessorTerms<K>,
     ) -> Box<LeaderSupport<K>> {
         let SuccessorTerms { period, link } = terms;
-        let (peer, inbox) = self.inbox(id);
-        standing.state().support(Timing::support(period));
+        let (inbox, delivery) = self.inbox(id);
+        standing.state().set_support_timing(Timing::support(period));
         let support = Support::begin(lease, period, self.now);
-        link.connect(inbox);
+        link.connect(delivery);
         let (wakes_at, lease_wakes_at) = (Instant::NEVER, lease.wake_at());
-        Box::new(LeaderSupport { peer, support, period, link, armed: None, wakes_at, lease_wakes_at })
+        Box::new(LeaderSupport { inbox, support, period, link, armed: None, wakes_at, lease_wakes_at })
     }
 
     /// Moves the wake-up of a lease. That of its support stays.
@@ -141,18 +143,17 @@ impl<K: Key> Engine<K> {
         let (entropy, wall) = (Arc::clone(&self.env.entropy), Arc::clone(&self.env.wall));
         let successor = Successor::begin(holder, ttl, entropy, wall);
         let actor = self.add(Kind::Changing);
-        let (peer, inbox) = self.inbox(actor);
+        let (inbox, delivery) = self.inbox(actor);
         let link = Arc::clone(&terms.link);
-        link.connect(inbox);
+        link.connect(delivery);
         let (period, leader, offers_at) = (terms.period.get(), None, Instant::NEVER);
         let campaign = Some(ticket);
-        let succeeding = Succeeding { peer, successor, key, link, campaign, period, leader, offers_at };
+        let succeeding = Succeeding { inbox, successor, key, link, campaign, period, leader, offers_at };
         self.actors[actor].kind = Kind::Succeeding(Box::new(succeeding));
         Some(Succession { terms, actor })
     }
 
-    /// Shows the successor what a look of its campaign has shown.
-    pub(super) fn show_successor(&mut self, campaign: usize, scanned: &ScanAnswer) {
+    pub(super) fn show_scan_to_successor(&mut self, campaign: usize, scanned: &ScanAnswer) {
         let Kind::Campaigning(campaigning) = &self.actors[campaign].kind else { return };
         let Some(Succession { terms, actor }) = &campaigning.succession else { return };
         let actor = *actor;
@@ -211,7 +212,7 @@ impl<K: Key> Engine<K> {
             let (timeout, request) = match step {
                 SuccessorStep::Won(entry, sent_at) => {
                     let won = WonSlot { slot: 0, entry, sent_at };
-                    return self.won_by_right(id, campaign, key, won);
+                    return self.lead_as_successor(id, campaign, key, won);
                 }
                 _ if campaign.is_none() => return self.abandon_idle_succession(id),
                 SuccessorStep::Sleep(until) => {
@@ -250,7 +251,7 @@ impl<K: Key> Engine<K> {
 
     /// Leads with the actor of the successor, which has no call in flight. That of the campaign may have one, whose
     /// answer must not reach the lease.
-    fn won_by_right(&mut self, id: usize, ticket: Option<u64>, key: K, won: WonSlot) {
+    fn lead_as_successor(&mut self, id: usize, ticket: Option<u64>, key: K, won: WonSlot) {
         self.actors[id].kind = Kind::Changing;
         let campaign = ticket.and_then(|ticket| self.tickets.get(&ticket)).copied();
         let is_calling = campaign.is_some_and(|campaign| self.actors[campaign].calling);
@@ -273,7 +274,7 @@ impl<K: Key> Engine<K> {
     }
 
     /// A campaign is out of time. If its successor is named, it asks to be withdrawn first (N7), for at most P.
-    pub(super) fn leave_first(&mut self, campaign: usize) -> bool {
+    pub(super) fn withdraw_before_end(&mut self, campaign: usize) -> bool {
         let Kind::Campaigning(campaigning) = &self.actors[campaign].kind else { return false };
         let Some(Succession { terms, actor }) = &campaigning.succession else { return false };
         let (id, until) = (*actor, self.now.after(terms.period.get()));

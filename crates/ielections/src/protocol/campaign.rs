@@ -242,8 +242,7 @@ impl Campaign {
         target.attempts.rebase(to);
     }
 
-    /// Waits until the instant, or until a hint causes a scan. While an attempt is unresolved, no hint does
-    /// (I7).
+    /// Waits until the instant, or a hint, which causes no scan while an attempt is unresolved (I7).
     fn wait(&mut self, until: Instant) -> CampaignStep {
         let until = if self.target.is_none() { until.min(self.scans_at()) } else { until };
         self.phase = CampaignPhase::Waiting(until);
@@ -313,14 +312,12 @@ impl Campaign {
         self.wait(opens_at.min(self.next_scan).min(self.gives_up_at))
     }
 
-    /// When the slots are read next. A hint brings only that forward, not the instant at which a slot expires
-    /// (I5).
+    /// When the slots are read next. A hint brings only that forward, not the instant at which a slot expires (I5).
     fn scans_at(&self) -> Instant {
         if self.hinted { self.next_scan.min(self.hints_allowed_at) } else { self.next_scan }
     }
 
-    /// When a storage that is unreachable since `stuck_since` ends the campaign. Without this a campaign with
-    /// `UntilLeaderSeen` would never end (I10).
+    /// When a storage that is unreachable since `stuck_since` ends the campaign, also with `UntilLeaderSeen` (I10).
     fn hopeless_at(&self, stuck_since: Instant) -> Instant {
         match self.terms.timeout {
             AcquireTimeout::UntilLeaderSeen => stuck_since.after(self.timing.outage()),

@@ -259,8 +259,7 @@ impl Lease {
         }
     }
 
-    /// Reads back within the rest of the attempt's time. If none is left, the answer of the next attempt
-    /// resolves this one.
+    /// Reads back within the rest of the attempt's time. If none is left, the next attempt's answer resolves this one.
     fn read_back(&mut self, now: Instant) -> LeaseStep {
         let deadline = self.attempts.last().map(|last| last.sent_at.after(self.calls.attempt_timeout()));
         let left = deadline.map_or(Duration::ZERO, |deadline| now.until(deadline));
@@ -368,10 +367,8 @@ pub(super) struct Attempt {
     pub(super) sent_at: Instant,
 }
 
-/// Attempts that all replace the same state of a slot, so at most one of them can be applied.
-///
-/// Only the *version* of an attempt confirms it. The incarnation proves nothing, since the record that a lost
-/// renewal should have replaced has it, too (I7).
+/// Attempts that all replace the same state of a slot, so at most one of them can be applied. Only the *version* of an
+/// attempt confirms it: the record that a lost renewal should have replaced has its incarnation, too (I7).
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Attempts(Vec<Attempt>);
 

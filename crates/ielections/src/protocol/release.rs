@@ -1,6 +1,5 @@
-//! [`Release`]: deletes a record, in a bounded number of attempts.
-//!
-//! It begins only when the work under the leadership has stopped (I6), or none was started.
+//! [`Release`]: deletes a record in a bounded number of attempts, once the work under it has stopped (I6) or none was
+//! started.
 
 use crate::{Delete, Epoch, Incarnation, Slot, Timing, WriteError};
 use std::{fmt, time::Duration};

@@ -1,8 +1,6 @@
-//! The storage contract suite: one case for each promise of [`TtlStorage`], and one test for each case.
-//!
-//! A new storage implements [`StorageUnderTest`] and writes one line,
-//! [`storage_contract_suite!`](crate::storage_contract_suite). A case writes through one handle and reads
-//! through another, as two processes would. Time is real. The factory makes a new storage for each case.
+//! The storage contract suite: one case and one test for each promise of [`TtlStorage`]. A new storage implements
+//! [`StorageUnderTest`] and writes one line, [`storage_contract_suite!`](crate::storage_contract_suite). A case writes
+//! through one handle and reads through another, as two processes would. Time is real.
 
 pub(in crate::testing) mod claims;
 pub(in crate::testing) mod contention;
@@ -35,10 +33,9 @@ pub trait StorageUnderTest: Send + Sync + 'static {
     fn key(&self, name: &[u8]) -> Self::Key;
 }
 
-/// Makes one test per case for a storage: `storage_contract_suite!(MyStorage::fresh())`.
-///
-/// The expression is evaluated once in each attempt, on a tokio runtime, may `await`, and makes a new
-/// [`StorageUnderTest`]. To run a suite alone, put it into its own module.
+/// Makes one test per case: `storage_contract_suite!(MyStorage::fresh())`. The expression is evaluated once in each
+/// attempt, on a tokio runtime, may `await`, and makes a new [`StorageUnderTest`]. To run a suite alone, put it into
+/// its own module.
 #[macro_export]
 macro_rules! storage_contract_suite {
     ($factory:expr) => {

@@ -1,9 +1,7 @@
-//! The document contract suite: one case for each promise of [`DocumentStorage`](crate::DocumentStorage), and
-//! one test for each case.
-//!
+//! The document contract suite: one case and one test for each promise of [`DocumentStorage`](crate::DocumentStorage).
 //! The storage implements [`StorageUnderTest`], and writes one line:
-//! [`document_contract_suite!`](crate::document_contract_suite). A case writes through one handle and reads
-//! through another, as two processes would.
+//! [`document_contract_suite!`](crate::document_contract_suite). A case writes through one handle and reads through
+//! another, as two processes would.
 
 mod conditions;
 mod contention;

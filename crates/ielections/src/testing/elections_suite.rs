@@ -1,8 +1,6 @@
-//! The elections suite: tests elections on a storage, from the claim to the next leader.
-//!
-//! A storage implements [`ElectionsTestSuite`] and writes one line,
-//! [`elections_test_suite!`](crate::elections_test_suite). Each case simulates several processes, each with
-//! its own handle, elections and deadman, which records instead of killing.
+//! The elections suite: tests elections on a storage, from the claim to the next leader. A storage implements
+//! [`ElectionsTestSuite`] and writes one line, [`elections_test_suite!`](crate::elections_test_suite). Each case
+//! simulates several processes, each with its own handle, elections and deadman, which records instead of killing.
 
 mod acquiring;
 mod fenced;
@@ -44,11 +42,8 @@ pub trait ElectionsTestSuite: StorageUnderTest {
     }
 }
 
-/// Makes one test per case for a storage: `elections_test_suite!(MyStorage::fresh())`.
-///
-/// The expression is evaluated once in each attempt, on a tokio runtime, may `await`, and makes a new
-/// [`ElectionsTestSuite`](crate::testing::elections_suite::ElectionsTestSuite). To run a suite alone, put it
-/// into its own module.
+/// Makes one test per case for a storage: `elections_test_suite!(MyStorage::fresh())`, as
+/// [`storage_contract_suite!`](crate::storage_contract_suite) does.
 #[macro_export]
 macro_rules! elections_test_suite {
     ($factory:expr) => {

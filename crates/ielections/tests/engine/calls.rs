@@ -43,8 +43,7 @@ impl Entropy for Asked {
     }
 }
 
-/// The slot is read before it is claimed, and no call is repeated. Wall time is used only for the epoch, and
-/// randomness only for incarnations and jitter.
+/// No call is repeated. Wall time is used only for the epoch, and randomness only for incarnations and jitter.
 #[tokio::test]
 async fn uncontended_leadership_costs_one_read_one_claim_and_one_delete() {
     let (bench, asked) = (Bench::new(), Arc::new(Asked::default()));
@@ -90,7 +89,6 @@ fn observation_counts_from_the_answer_of_a_call_during_which_the_process_stood_s
     });
 }
 
-/// The standby of a live leader reads a few times in each TTL, and still leads right after a hint.
 #[test]
 fn standby_reads_less_often_while_hints_follow_releases() {
     let bench = Bench::new();

@@ -20,7 +20,6 @@ fn assert_nothing_is_left(bench: &Bench) {
     assert_eq!((Arc::strong_count(&bench.faulty), bench.faulty.waiting()), (1, 0));
 }
 
-/// A leadership keeps its engine running.
 #[test]
 fn nothing_is_left_when_everything_is_dropped() {
     let bench = Bench::new();

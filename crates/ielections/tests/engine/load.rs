@@ -53,7 +53,6 @@ fn renewals_go_before_other_calls() {
     });
 }
 
-/// Without faults a leadership costs one write each quarter of its TTL, at most 5 % early, and no read.
 #[test]
 fn leadership_without_faults_costs_four_writes_a_ttl() {
     const TTLS: u32 = 50;

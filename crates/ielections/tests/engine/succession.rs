@@ -75,7 +75,6 @@ impl MemoryLink {
             .any(|sent| matches!(sent, Datagram::ToStandby(ping) if ping.below.is_some()))
     }
 
-    /// Whether it was named, and has acknowledged that.
     fn is_named(&self) -> bool {
         let acknowledges = |sent: &Datagram| {
             matches!(sent, Datagram::ToLeader(FromStandby::Answer { acknowledges: true, .. }))

@@ -15,7 +15,6 @@ fn aged(slot: Slot, age: Duration) -> Slot {
     }
 }
 
-/// A candidate does not wait again for an age that the storage proves.
 #[test]
 fn proven_age_shortens_the_wait_of_a_new_candidate() {
     let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
@@ -121,8 +120,7 @@ fn held_slot_is_read_when_its_renewal_is_due_and_then_once_a_poll() {
     assert_eq!(due, again.after(soonest));
 }
 
-/// A leader renews punctually, then dies. Its last renewal is seen within a poll, so the record is taken over
-/// as early as without hints; and no earlier (I5). Shows I5.
+/// The last renewal of a leader that dies is seen within a poll (I5). Shows I5.
 #[test]
 fn record_is_taken_over_as_early_as_without_hints_and_with_a_quarter_of_the_reads() {
     let interval = Ttl::DEFAULT.get() / 4 * 19 / 20;
@@ -225,7 +223,6 @@ fn second_scan() -> (Campaign, Instant) {
     (campaign, until)
 }
 
-/// An earlier state of the slot, as a stale scan may show it.
 fn older() -> Slot {
     Slot::Vacant(Vacant { last_epoch: Some(epoch(4)) })
 }
@@ -367,8 +364,7 @@ fn candidate_out_of_time_still_renews_its_own_record() {
     assert!(matches!(step, CampaignStep::Won(_)), "{step:?}");
 }
 
-/// Only while the state that it replaces stands, it may still be applied.
-/// Shows I7.
+/// Only while the state that it replaces stands, it may still be applied. Shows I7.
 #[test]
 fn attempt_without_an_answer_is_repeated_while_its_condition_stands() {
     let expired = || aged(held(), Ttl::DEFAULT.get());

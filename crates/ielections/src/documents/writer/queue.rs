@@ -33,7 +33,6 @@ pub(super) struct WriteQueue {
     count: Option<DocumentVersion>,
     waiting: VecDeque<QueuedWrites>,
     sent: Option<BatchInFlight>,
-    /// Since when all attempts have failed.
     failing_since: Option<Instant>,
     over: Option<Over>,
 }
@@ -243,8 +242,7 @@ impl WriteQueue {
         }
     }
 
-    /// Handles the versions of the documents on which a refused batch depends. A caller whose condition
-    /// failed gets an error; the writes of the others are sent again.
+    /// Answers the callers whose condition failed. The writes of the others are sent again.
     pub(super) fn conditioned_read(
         &mut self,
         now: Instant,

@@ -1,7 +1,6 @@
-//! [`SlotObservation`]: what a candidate has seen of one slot, and when: expiry by observation (I5).
-//!
-//! A version that is seen was written before. If it stays unchanged for its writer's TTL, then its record has
-//! expired. Only the observer's own clock measures that.
+//! [`SlotObservation`]: what a candidate has seen of one slot, and when: expiry by observation (I5). A version that is
+//! seen was written before. If it stays unchanged for its writer's TTL on the observer's own clock, its record has
+//! expired.
 
 use super::{AcquireError, Campaign, CampaignStep, ScanAnswer};
 use crate::{Entry, Epoch, ReadError, Slot, Terms, Timing, Vacant};
@@ -116,11 +115,9 @@ impl SlotObservation {
         }
     }
 
-    /// Until when no renewal is due. In the past for a slot that is vacant or unseen.
-    ///
-    /// A renewal that is written later shows in one of the polls that begin then: it is seen within a poll.
-    /// One that was written early, or by a clock that is over 1 % fast, is seen late. A take-over after it
-    /// comes late, too, which is safe (I5).
+    /// Until when no renewal is due. In the past for a slot that is vacant or unseen. A renewal that is written later
+    /// is seen within a poll. One that was written early, or by a clock that is over 1 % fast, is seen late, and so the
+    /// take-over after it is late, too, which is safe (I5).
     pub(super) fn quiet_until(&self) -> Instant {
         match &self.state {
             SlotState::Held { entry, first_seen } => {

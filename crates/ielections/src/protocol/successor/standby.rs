@@ -15,8 +15,8 @@ use {
     crate::protocol::Rebase,
 };
 
-/// The side of the standby, for one slot. It calls the storage by itself, so that it waits for no scan of the campaign
-/// (N6).
+/// The side of the standby, for one slot (N1 to N9: [the module](super)). It calls the storage by itself, so that it
+/// waits for no scan of the campaign (N6).
 #[derive(Clone, Hash, Debug)]
 pub struct Successor {
     holder: Holder,
@@ -35,7 +35,7 @@ enum Phase {
         ttl: Ttl,
         last: Option<LastPing>,
     },
-    Named(Box<Right>),
+    Named(Box<ClaimRight>),
 }
 
 #[derive(Clone, Copy, Hash, Debug)]
@@ -45,9 +45,8 @@ struct LastPing {
     until: Instant,
 }
 
-/// The right to claim, and its use.
 #[derive(Clone, Hash, Debug)]
-struct Right {
+struct ClaimRight {
     pairing: Pairing,
     /// P and W of the first ping that named this standby.
     period: SupportPeriod,
@@ -222,7 +221,8 @@ impl Successor {
                 if let Some(below) = below {
                     let (ttl, call) = (*ttl, Call::Waits(now));
                     let (last_ping, counts_from, claim) = (number, now, None);
-                    let right = Right { pairing, period, below, ttl, last_ping, counts_from, call, claim };
+                    let right =
+                        ClaimRight { pairing, period, below, ttl, last_ping, counts_from, call, claim };
                     self.phase = Phase::Named(Box::new(right));
                 }
             }
@@ -291,12 +291,11 @@ impl Successor {
         }
     }
 
-    /// Tries again after P/20.
     fn pause(&mut self, now: Instant) -> SuccessorStep {
         self.try_at(now, |right| right.timing().retry_pause())
     }
 
-    fn try_at(&mut self, now: Instant, pause: impl Fn(&Right) -> Duration) -> SuccessorStep {
+    fn try_at(&mut self, now: Instant, pause: impl Fn(&ClaimRight) -> Duration) -> SuccessorStep {
         if let Phase::Named(right) = &mut self.phase {
             right.call = Call::Waits(now.after(pause(right)));
         }
@@ -365,7 +364,7 @@ impl Successor {
     }
 }
 
-impl Right {
+impl ClaimRight {
     fn timing(&self) -> Timing {
         Timing::support(self.period)
     }

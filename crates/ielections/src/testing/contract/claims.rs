@@ -43,7 +43,6 @@ pub async fn a_claim_of_a_held_slot_is_refused(storage: &impl StorageUnderTest) 
     }
 }
 
-/// A vacancy is named by its last epoch; a claim of another vacancy is refused, and shows the right one.
 pub async fn a_claim_that_names_a_wrong_last_epoch_is_refused(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let entry = scene.entry(1, 9);
@@ -61,7 +60,6 @@ pub async fn a_claim_that_names_a_wrong_last_epoch_is_refused(storage: &impl Sto
     }
 }
 
-/// A claim that arrives after a release, again or for the first time, finds another vacancy.
 pub async fn a_late_claim_is_refused_after_the_release(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let (first, second) = (scene.entry(1, 1), scene.entry(2, 2));
@@ -166,7 +164,6 @@ pub async fn a_release_applies_to_any_version(storage: &impl StorageUnderTest) {
     assert_eq!(scene.stands().await, vacant_slot(Some(1)));
 }
 
-/// Another incarnation, and another epoch of the same one, release nothing.
 pub async fn a_release_of_another_incarnation_or_epoch_is_refused(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let entry = scene.entry(1, 5);
@@ -203,7 +200,6 @@ pub async fn epochs_survive_release(storage: &impl StorageUnderTest) {
     }
 }
 
-/// A record whose TTL has passed keeps its epoch, and a take-over gets it.
 pub async fn epochs_survive_expiry(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let clock = SystemClock::start().unwrap();
@@ -250,7 +246,6 @@ pub async fn the_smallest_and_the_largest_epoch_are_kept(storage: &impl StorageU
     }
 }
 
-/// Holder, version, TTL and epoch are read as they were written, by every verb.
 pub async fn every_part_of_a_record_is_read_as_it_was_written(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let odd = scene.ttl.get() + Duration::from_nanos(123_456_789);
@@ -274,7 +269,6 @@ pub async fn every_part_of_a_record_is_read_as_it_was_written(storage: &impl Sto
     assert_eq!(scene.stands().await, held(&taken));
 }
 
-/// A read that begins after the answer of a write sees it, through every handle.
 pub async fn a_read_sees_every_write_that_was_answered_before_it(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let mut last_epoch = None;

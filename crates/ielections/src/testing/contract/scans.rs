@@ -104,7 +104,6 @@ fn one_of(slot: Slot, records: &[&Entry]) -> Entry {
     }
 }
 
-/// Every verb of a closed handle fails with `Fatal` and changes nothing. Closing again has no effect.
 pub async fn a_closed_handle_refuses_everything_for_good(storage: &impl StorageUnderTest) {
     let scene = Scene::set(storage).await;
     let (key, entry, other) = (&scene.key, scene.entry(1, 1), storage.key(b"other"));

@@ -67,7 +67,6 @@ async fn every_condition<K: Key>(stage: &Stage<K>, write: impl Fn(String, OnlyIf
     assert_eq!(stage.last().await, last);
 }
 
-/// A condition that fails, at any place in the batch, refuses the batch, which is not counted.
 pub async fn one_failing_condition_refuses_the_batch(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     stage.written(0, &[put("a", "1"), put("b", "1")]).await;
@@ -111,7 +110,6 @@ pub async fn a_document_has_the_version_of_its_batch(storage: &impl StorageUnder
     }
 }
 
-/// A document that was deleted and put again has another version, and conditions distinguish them.
 pub async fn a_document_that_was_put_again_has_another_version(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     stage.written(0, &[put("a", "same")]).await;
@@ -138,7 +136,6 @@ pub async fn an_empty_batch_counts(storage: &impl StorageUnderTest) {
     assert_eq!(stage.shown().await, [document("a", 4, "4")]);
 }
 
-/// Count and documents survive a change of leader, by release and by take-over.
 pub async fn the_count_survives_release_and_take_over(storage: &impl StorageUnderTest) {
     let mut stage = Stage::led(storage).await;
     for number in (0..9).step_by(3) {
@@ -178,7 +175,6 @@ pub async fn the_count_survives_closing_and_reopening(storage: &impl StorageUnde
     reopened.refuses("released", &reopened.fence(2), &[]).await;
 }
 
-/// Claims, renewals and releases, applied or refused, change neither the count nor the documents.
 pub async fn writes_of_records_leave_documents_alone(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     stage.written(0, &[put("a", "1")]).await;
@@ -296,7 +292,6 @@ pub async fn a_batch_that_arrives_twice_is_applied_once(storage: &impl StorageUn
     assert_eq!(stage.shown().await, [document("a", 2, "2"), document("b", 1, "1")]);
 }
 
-/// Of two batches after the same one, the first to arrive is applied.
 pub async fn the_second_batch_after_the_same_one_is_refused(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     for number in 0..3 {
@@ -307,7 +302,6 @@ pub async fn the_second_batch_after_the_same_one_is_refused(storage: &impl Stora
     assert_eq!(stage.shown().await, [document("a", 3, "first")]);
 }
 
-/// A batch is refused until the one before was applied.
 pub async fn a_batch_is_applied_only_after_the_one_before(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     let batches: Vec<_> = (0..4_u64).map(|number| [put("a", number.to_string())]).collect();

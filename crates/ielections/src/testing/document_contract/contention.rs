@@ -76,8 +76,6 @@ pub async fn one_of_many_concurrent_batches_is_applied(storage: &impl StorageUnd
     }
 }
 
-/// Eight writers of one leadership retry until they succeed. Every batch that was reported as written is
-/// there, once, and the count is their number.
 pub async fn eight_writers_lose_no_batch(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     let end = SystemClock::read().after(LONGEST_WRITING);
@@ -127,8 +125,7 @@ pub async fn eight_writers_lose_no_batch(storage: &impl StorageUnderTest) {
     );
 }
 
-/// A leader writes while it is deposed and after that, in many rounds. Only what it had written before the take-over is
-/// applied. Shows I2.
+/// A leader writes while it is deposed and after that: only what came before the take-over is applied. Shows I2.
 pub async fn batches_of_a_leader_after_its_deposition_are_refused(storage: &impl StorageUnderTest) {
     let mut stage = Stage::led(storage).await;
     let mut number = 0;
@@ -188,7 +185,6 @@ async fn take_over<K: crate::Key>(stage: &mut Stage<K>) {
     let _seen = read_state(there, &stage.scene.key).await;
 }
 
-/// Ids within the limits that an encoding may confuse, in order.
 fn hostile_ids(most: usize) -> Vec<Vec<u8>> {
     let mut names = hostile_names();
     for byte in [0, 1, b'x', 0xfe, 0xff] {
@@ -232,7 +228,6 @@ pub async fn documents_of_any_id_are_independent(storage: &impl StorageUnderTest
     assert_eq!((stage.last().await, stage.scene.stands().await), (last, held(&stage.entry)));
 }
 
-/// Bodies are kept byte for byte: empty, all bytes, the longest. A shorter or longer one replaces another as a whole.
 pub async fn bodies_of_any_bytes_are_kept(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     let longest = limits(&stage).max_body_bytes;
@@ -261,7 +256,6 @@ pub async fn bodies_of_any_bytes_are_kept(storage: &impl StorageUnderTest) {
     }
 }
 
-/// Keys that are prefixes of one another, with ids that complete them to the same bytes.
 pub async fn documents_of_different_keys_are_independent(storage: &impl StorageUnderTest) {
     let names: [&[u8]; 9] = [b"", b"a", b"aa", b"a\0", b"a\0\0", b"\0a", b"aaa", b"a\xff", b"\xff"];
     let ids: [&[u8]; 7] = [b"a", b"aa", b"\0", b"\0a", b"a\0", b"\xff", b"\x01"];
@@ -367,7 +361,6 @@ async fn drops_batches<K: Key>(stage: &Stage<K>, clock: &SystemClock) {
     assert_eq!((stage.last().await, stage.shown().await), (last, expected.to_vec()));
 }
 
-/// Every verb of a closed handle fails with `Fatal` and changes nothing. The other handle still works.
 pub async fn a_closed_handle_refuses_documents_for_good(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     stage.written(0, &[put("a", "1")]).await;

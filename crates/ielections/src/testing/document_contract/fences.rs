@@ -90,7 +90,6 @@ pub async fn batches_after_a_take_over_are_refused(storage: &impl StorageUnderTe
     assert_eq!(stage.shown().await, [document("a", 2, "2")]);
 }
 
-/// A new claim does not make an earlier fence match again, even for the same holder.
 pub async fn a_record_that_is_claimed_again_has_another_fence(storage: &impl StorageUnderTest) {
     let mut stage = Stage::led(storage).await;
     let first = stage.entry.clone();
@@ -143,7 +142,6 @@ fn batch_of(bytes: usize, limits: &DocumentLimits) -> Option<Vec<DocumentWrite>>
     (count <= limits.max_batch).then(|| (0..count).map(|place| put(number(place), body(place))).collect())
 }
 
-/// The longest id with the longest body, the most documents, and the most bytes in a batch.
 pub async fn batches_as_large_as_the_limits_are_applied(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     let limits = limits(&stage);
@@ -173,7 +171,6 @@ pub async fn batches_as_large_as_the_limits_are_applied(storage: &impl StorageUn
     }
 }
 
-/// One byte more, one document more, one document twice: refused for good, with the limit in the message.
 pub async fn batches_beyond_a_limit_are_refused_for_good(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     let limits = limits(&stage);

@@ -51,7 +51,6 @@ fn expected(prefix: &[u8], after: Option<&[u8]>) -> Vec<&'static [u8]> {
     expected
 }
 
-/// Every prefix of every id, and prefixes that match none.
 pub async fn a_scan_keeps_to_its_prefix(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     put_all(&stage).await;
@@ -63,7 +62,6 @@ pub async fn a_scan_keeps_to_its_prefix(storage: &impl StorageUnderTest) {
     }
 }
 
-/// After an id that exists, after one that does not, before the prefix and past it, with pages of each size.
 pub async fn a_scan_continues_after_a_document(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     put_all(&stage).await;
@@ -106,7 +104,6 @@ pub async fn a_scan_takes_more_documents_than_a_page(storage: &impl StorageUnder
     check_all(&stage.shown().await, 1);
 }
 
-/// Deleted documents are not shown: at the beginning, in the middle, at the end, or a whole page.
 pub async fn a_scan_does_not_show_deleted_documents(storage: &impl StorageUnderTest) {
     let stage = Stage::led(storage).await;
     let name = |number: usize| vec![number as u8];
@@ -127,8 +124,6 @@ pub async fn a_scan_does_not_show_deleted_documents(storage: &impl StorageUnderT
     assert_eq!(stage.shown().await, [document(name(3), last + 1, "again")]);
 }
 
-/// A scan shows each document that exists during the whole scan exactly once, while others are put and
-/// deleted. It shows the others only in versions that existed.
 pub async fn a_scan_during_writes_shows_each_lasting_document_once(storage: &impl StorageUnderTest) {
     const STANDING: usize = 40;
     const SCANS: usize = 20;
@@ -170,7 +165,6 @@ pub async fn a_scan_during_writes_shows_each_lasting_document_once(storage: &imp
     futures_util::future::join(writes, scans).await;
 }
 
-/// After a read of the count, scans show every batch up to it, whole.
 pub async fn scans_show_every_counted_batch(storage: &impl StorageUnderTest) {
     const BATCHES: u64 = 60;
     let stage = Stage::led(storage).await;

@@ -26,7 +26,6 @@ pub async fn a_free_slot_is_led_at_once(scene: &Scene<impl ElectionsTestSuite>) 
     assert_eq!(leadership.release().await, ReleaseOutcome::Released);
 }
 
-/// At most a poll after the slot is free.
 pub async fn a_second_candidate_waits_and_wins_after_the_release(scene: &Scene<impl ElectionsTestSuite>) {
     let (first, second) = (scene.process().await, scene.process().await);
     let leadership = scene.lead(&first, "first").await;
@@ -43,7 +42,6 @@ pub async fn a_second_candidate_waits_and_wins_after_the_release(scene: &Scene<i
     successor.release().await;
 }
 
-/// One read, and a claim if the slot is free.
 pub async fn a_candidate_with_zero_timeout_reads_once(scene: &Scene<impl ElectionsTestSuite>) {
     let (first, second) = (scene.process().await, scene.process().await);
     let leadership =
@@ -57,7 +55,6 @@ pub async fn a_candidate_with_zero_timeout_reads_once(scene: &Scene<impl Electio
     leadership.release().await;
 }
 
-/// Not before its timeout, and not much later.
 pub async fn a_candidate_gives_up_in_time(scene: &Scene<impl ElectionsTestSuite>) {
     let (first, second) = (scene.process().await, scene.process().await);
     let leadership = scene.lead(&first, "first").await;
@@ -164,7 +161,6 @@ pub async fn a_claim_confirmed_late_is_renewed_before_it_counts(scene: &Scene<im
     leadership.release().await;
 }
 
-/// A candidate that gives up deletes the record that it may have written.
 pub async fn an_abandoned_claim_is_deleted(scene: &Scene<impl ElectionsTestSuite>) {
     let (process, storage) = scene.faulty().await;
     storage.fail_next(Verb::InsertIfNotExist, Fault::LostAnswer);
@@ -178,7 +174,6 @@ pub async fn an_abandoned_claim_is_deleted(scene: &Scene<impl ElectionsTestSuite
     assert_eq!(process.deadman.armed(), 0);
 }
 
-/// Any number of times.
 pub async fn claims_that_are_not_applied_are_tried_again(scene: &Scene<impl ElectionsTestSuite>) {
     let (process, storage) = scene.faulty().await;
     for _ in 0..3 {
@@ -189,7 +184,6 @@ pub async fn claims_that_are_not_applied_are_tried_again(scene: &Scene<impl Elec
     leadership.release().await;
 }
 
-/// The error has the reason of the storage.
 pub async fn a_storage_that_refuses_for_good_ends_a_campaign(scene: &Scene<impl ElectionsTestSuite>) {
     for verb in [Verb::Scan, Verb::InsertIfNotExist] {
         let (process, storage) = scene.faulty().await;
@@ -283,7 +277,6 @@ pub async fn a_try_continues_after_a_short_outage(scene: &Scene<impl ElectionsTe
     drop(dead);
 }
 
-/// The slot is vacant, no deadline is armed, and no renewal follows.
 pub async fn a_release_leaves_only_the_epoch(scene: &Scene<impl ElectionsTestSuite>) {
     let process = scene.process().await;
     let leadership = scene.lead(&process, "leader").await;
@@ -332,7 +325,6 @@ pub async fn a_release_waits_for_the_renewal_in_flight(scene: &Scene<impl Electi
     assert_eq!(scene.slot().await.entry(), None);
 }
 
-/// Both those that wait and those that begin later.
 pub async fn cleanup_ends_and_refuses_campaigns(scene: &Scene<impl ElectionsTestSuite>) {
     let (first, second) = (scene.process().await, scene.process().await);
     let leadership = scene.lead(&first, "first").await;
@@ -369,7 +361,6 @@ pub async fn cleanup_waits_until_work_has_stopped(scene: &Scene<impl ElectionsTe
     assert_eq!((process.deadman.armed(), process.tasks()), (0, 0));
 }
 
-/// Repeatedly and concurrently.
 pub async fn cleanup_may_be_called_again(scene: &Scene<impl ElectionsTestSuite>) {
     let process = scene.process().await;
     let leadership = scene.lead(&process, "leader").await;

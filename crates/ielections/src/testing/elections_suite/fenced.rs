@@ -1,5 +1,6 @@
 //! Documents under real leaderships: the next leader finds them, a deposed leader can't write them (I2), and renewals
 //! continue beside writes. The storage side is in [`document_contract`](crate::testing::document_contract).
+#![allow(missing_docs, reason = "the name of a case says what it shows")]
 
 use super::{ElectionsTestSuite, Process, Scene};
 use crate::{
@@ -50,7 +51,6 @@ async fn shown(documents: &Documents) -> Vec<(Bytes, u64)> {
     page.documents.into_iter().map(|Document { body, version, .. }| (body, version.get())).collect()
 }
 
-/// After a release, and after a crash.
 pub async fn the_next_leader_continues_with_the_documents(scene: &Scene<impl ElectionsTestSuite>) {
     let first = scene.process().await;
     let leadership = scene.lead(&first, "first").await;
@@ -149,7 +149,6 @@ pub async fn the_first_batch_of_a_deposed_leader_shows_the_next_epoch(
     leadership.release().await;
 }
 
-/// Applied once, and confirmed to the caller.
 pub async fn a_write_with_lost_answer_is_confirmed_once(scene: &Scene<impl ElectionsTestSuite>) {
     doubtful(scene, Fault::LostAnswer).await;
 }

@@ -1,3 +1,4 @@
+#![allow(missing_docs, reason = "the name of a case says what it shows")]
 use super::{ElectionsTestSuite, Process, Scene};
 use crate::{
     Candidacy, Leadership, Loss, ReleaseOutcome, Slot, Terms, Ttl,
@@ -22,7 +23,6 @@ async fn renewed<Suite: ElectionsTestSuite>(
     seen_at
 }
 
-/// The deadline counts from the send of the renewal, not from its answer.
 pub async fn a_renewal_moves_the_deadline_to_its_send(scene: &Scene<impl ElectionsTestSuite>) {
     let (process, storage) = scene.faulty().await;
     let delay = scene.percent(5);
@@ -37,7 +37,6 @@ pub async fn a_renewal_moves_the_deadline_to_its_send(scene: &Scene<impl Electio
     leadership.release().await;
 }
 
-/// Every quarter of a TTL.
 pub async fn a_leadership_is_renewed_for_as_long_as_it_is_held(scene: &Scene<impl ElectionsTestSuite>) {
     let process = scene.process().await;
     let leadership = scene.lead(&process, "leader").await;
@@ -185,7 +184,6 @@ pub async fn a_stolen_record_is_a_loss_at_once(scene: &Scene<impl ElectionsTestS
     assert_eq!(scene.slot().await.entry(), Some(&thief), "the record of another leader was released");
 }
 
-/// Deleted by hand, or forgotten by the storage.
 pub async fn a_vanished_record_is_a_loss_at_once(scene: &Scene<impl ElectionsTestSuite>) {
     let (process, storage, leadership) = scene.faulty_leader().await;
     storage.wipe(&scene.key(0)).await.unwrap();
@@ -247,7 +245,6 @@ async fn nothing_is_left<Suite: ElectionsTestSuite>(scene: &Scene<Suite>, proces
     assert_eq!(process.deadman.armed(), 0);
 }
 
-/// Also if the slot becomes free afterwards.
 pub async fn a_dropped_candidacy_acquires_nothing(scene: &Scene<impl ElectionsTestSuite>) {
     let (first, second) = (scene.process().await, scene.process().await);
     let leadership = scene.lead(&first, "first").await;
@@ -258,7 +255,6 @@ pub async fn a_dropped_candidacy_acquires_nothing(scene: &Scene<impl ElectionsTe
     nothing_is_left(scene, &second).await;
 }
 
-/// The record of the claim in flight is deleted.
 pub async fn a_candidacy_dropped_during_its_claim_leaves_no_record(scene: &Scene<impl ElectionsTestSuite>) {
     for fault in
         [Fault::SlowRequest(scene.percent(5)), Fault::SlowAnswer(scene.percent(5)), Fault::LostAnswer]
@@ -305,7 +301,6 @@ async fn dead_leader<Suite: ElectionsTestSuite>(
     (process, sent_at)
 }
 
-/// Not before its TTL since the send, and at most a TTL and a poll after the first read.
 pub async fn a_dead_leader_is_followed_after_its_ttl(scene: &Scene<impl ElectionsTestSuite>) {
     let (_dead, sent_at) = dead_leader(scene, scene.ttl).await;
     let process = scene.process().await;
@@ -342,7 +337,6 @@ pub async fn a_leader_that_renews_is_never_followed(scene: &Scene<impl Elections
     waiting.await.release().await;
 }
 
-/// Exactly one of those that waited leads.
 pub async fn one_of_many_candidates_follows(scene: &Scene<impl ElectionsTestSuite>) {
     let (_dead, sent_at) = dead_leader(scene, scene.ttl).await;
     let mut processes = Vec::new();

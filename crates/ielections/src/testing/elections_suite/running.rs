@@ -1,6 +1,5 @@
-//! `Leadership::run`: the work gets a stop token, and the leadership is handed back when it has ended (I6).
-//! Several leaderships: one after the other with rising epochs, and of one holder, one process, one name. And what
-//! a `Standing` shows.
+//! `Leadership::run`: a stop token, and the hand-back when the work has ended (I6). Several leaderships, one after the
+//! other and at once. And what a `Standing` shows.
 #![allow(missing_docs, reason = "the name of a case says what it shows")]
 
 use super::{ElectionsTestSuite, Process, Scene};
@@ -31,7 +30,6 @@ pub async fn work_that_ends_hands_back(scene: &Scene<impl ElectionsTestSuite>) {
     assert_eq!(process.deadman.armed(), 0);
 }
 
-/// The record stands while the work stops.
 pub async fn run_cancels_the_work_and_waits_for_it(scene: &Scene<impl ElectionsTestSuite>) {
     let process = scene.process().await;
     let leadership = scene.lead(&process, "leader").await;
@@ -68,7 +66,6 @@ pub async fn a_loss_cancels_the_work_at_once(scene: &Scene<impl ElectionsTestSui
     assert_eq!(process.deadman.armed(), 0);
 }
 
-/// After a release, after a crash, and after the storage was closed and opened again.
 pub async fn epochs_rise_over_release_expiry_and_reopening(scene: &Scene<impl ElectionsTestSuite>) {
     let mut epochs = Vec::new();
     let process = scene.process().await;
@@ -97,7 +94,6 @@ pub async fn epochs_rise_over_release_expiry_and_reopening(scene: &Scene<impl El
     assert!(epochs.is_sorted_by(|earlier, later| earlier < later), "{epochs:?}");
 }
 
-/// Eight candidates, each leads once: never two at a time, and each under a larger epoch than all before.
 pub async fn eight_leaders_in_turn_have_rising_epochs(scene: &Scene<impl ElectionsTestSuite>) {
     let mut processes = Vec::new();
     for _ in 0..8 {
@@ -123,7 +119,6 @@ pub async fn eight_leaders_in_turn_have_rising_epochs(scene: &Scene<impl Electio
     assert!(epochs.is_sorted_by(|earlier, later| earlier < later), "{epochs:?}");
 }
 
-/// The name of the holder is no identity.
 pub async fn the_same_holder_twice_is_two_leaders_in_turn(scene: &Scene<impl ElectionsTestSuite>) {
     let process = scene.process().await;
     let leadership = scene.lead(&process, "same").await;
@@ -175,7 +170,6 @@ pub async fn as_many_lead_as_there_are_slots(scene: &Scene<impl ElectionsTestSui
     }
 }
 
-/// One process leads several slots, and each leadership ends separately.
 pub async fn leaderships_of_one_process_end_on_their_own(scene: &Scene<impl ElectionsTestSuite>) {
     let process = scene.process().await;
     let (_, one) = process.elections.acquire(any_of(scene, 2, "same")).await.unwrap();
@@ -189,7 +183,6 @@ pub async fn leaderships_of_one_process_end_on_their_own(scene: &Scene<impl Elec
     assert_eq!((process.deadman.armed(), process.trigger.earliest()), (0, None));
 }
 
-/// Closing a handle and the elections on it does not affect other processes.
 pub async fn closing_one_handle_disturbs_no_other<Suite: ElectionsTestSuite>(scene: &Scene<Suite>) {
     let (closing, staying) = (scene.suite.open().await, scene.process().await);
     let process = Process::start(closing.clone(), scene.clock.clone());
@@ -204,7 +197,6 @@ pub async fn closing_one_handle_disturbs_no_other<Suite: ElectionsTestSuite>(sce
     leadership.release().await;
 }
 
-/// At most the time until the deadline, and none once it is handed back.
 pub async fn a_standing_shows_how_much_time_is_left(scene: &Scene<impl ElectionsTestSuite>) {
     let process = scene.process().await;
     let leadership = scene.lead(&process, "leader").await;

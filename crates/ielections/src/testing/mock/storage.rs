@@ -15,14 +15,12 @@ use std::{
 use tokio::sync::oneshot;
 use vvm_clock::{Clock, Instant};
 
-/// A storage whose calls fail, hang, are delayed, lost or reordered, as planned. It logs them.
+/// A storage whose calls fail, hang, are delayed, lost or reordered, as planned. It logs them. The storage behind it
+/// must answer without waiting, as a [`Model`](crate::testing::Model) or a driver in memory does.
 ///
-/// It simulates the network of one process or of all: several may stand before one storage. Dropping the
-/// caller does not cancel a write in flight. It arrives with the next call after its time has come, or with
+/// It simulates the network of one process or of all: several may stand before one storage. Dropping the caller does
+/// not cancel a write in flight. It arrives with the next call after its time has come, or with
 /// [`land_late`](Self::land_late).
-///
-/// The storage behind it must answer without waiting, as a [`Model`](crate::testing::Model) or a driver in
-/// memory does: any call of this one may have to wait for it.
 #[derive(Debug)]
 pub struct FaultyStorage<K> {
     storage: Arc<dyn TtlStorage<K>>,
