@@ -1,8 +1,7 @@
-//! [`Containment`]: the containment in force, its [`Level`], as the guardian has established it.
-//!
-//! Why killing and reaping suffices: this process is a sub-reaper, so processes that its descendants leave
-//! behind become its children, in any session and group and of any user. Without a child there is no
-//! descendant (I6). A control group also has members that left the descent: it must have none.
+//! [`Containment`]: the containment in force, its [`Level`], as the guardian has established it. Killing and reaping
+//! suffices: this process is a sub-reaper, so processes that its descendants leave behind become its children, in any
+//! session and group and of any user. Without a child there is no descendant (I6). A control group also has members
+//! that left the descent: it must have none.
 
 use crate::{
     control_group::ControlGroup,

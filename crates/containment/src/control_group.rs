@@ -1,8 +1,6 @@
-//! [`ControlGroup`]: a control group for the command's processes, which can be killed at once (cgroups(7),
-//! version 2). And the group of this process, and whether this process may make others below it.
-//!
-//! The guardian makes it below its own group. Each process holds a descriptor of its folder, because the file
-//! system may be mounted elsewhere later.
+//! [`ControlGroup`]: a control group for the command's processes, which can be killed at once (cgroups(7), version 2).
+//! The guardian makes it below its own group. Each process holds a descriptor of its folder, because the file system
+//! may be mounted elsewhere later.
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},

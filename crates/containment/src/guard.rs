@@ -1,9 +1,7 @@
-//! The guardian: the process that the user starts. It starts the supervisor and forwards signals to it. When
-//! the supervisor ends or outlives its deadline, the guardian kills the supervisor and all its descendants.
-//! Before that it establishes the containment: a level is tried before anything is started in it.
-//!
-//! The guardian is a separate process, because no process can clean up after its own SIGKILL. It has one
-//! thread, so that it works as process 1, when memory is short, and while all other processes hang.
+//! The guardian: the process that the user starts. It establishes the containment, starts the supervisor, and forwards
+//! signals to it. When the supervisor ends or outlives its deadline, the guardian kills it and all its descendants: no
+//! process can clean up after its own SIGKILL. It has one thread, so that it works as process 1, when memory is short,
+//! and while all other processes hang.
 
 use crate::{
     containment::{Containment, Level, RequestedLevel},
@@ -46,14 +44,11 @@ pub enum Report {
 }
 
 /// Starts the supervisor, and blocks until it has ended and no descendant of this process is left. Then dissolves the
-/// containment.
+/// containment. Fails if the system refuses a process or a descriptor; no process runs then.
 ///
 /// The supervisor is this program again, with `arguments`. Its `main` must call
 /// [`Supervisor::accept`](crate::Supervisor::accept). `environment` sets and removes variables of the supervisor. The
 /// calling process must have a single thread. It becomes a sub-reaper, and this function reaps all its children.
-///
-/// # Errors
-/// If the system refuses a process or a descriptor. No process runs then, and the containment is dissolved.
 pub fn guard(
     arguments: Vec<OsString>,
     environment: &[(OsString, Option<OsString>)],
@@ -186,8 +181,7 @@ impl Guarding {
         }
     }
 
-    /// Kills all descendants, and reaps until only the supervisor is left and has not ended in time. Returns
-    /// false if it has ended.
+    /// Kills all descendants, and reaps until only the supervisor is left. Returns false if that has ended, too.
     fn end_others(&self, mut on_reaped: impl FnMut(Reaped)) -> bool {
         let leave_at = SystemClock::read().after(ENDS_WITHIN);
         while sweep(&self.containment, &mut on_reaped) != Sweep::Clear {
@@ -284,9 +278,6 @@ pub enum LevelRefusal {
 
 impl Containment {
     /// Establishes the wanted level. A control group exists until it is [dissolved](Self::dissolve).
-    ///
-    /// # Errors
-    /// If the level is not available here.
     pub fn establish(wanted: RequestedLevel) -> Result<Self, LevelRefusal> {
         let (level, group) = match wanted {
             RequestedLevel::Auto => control_group::own_group()

@@ -232,7 +232,7 @@ impl Keeper<'_> {
         match state {
             Sweep::Clear => true,
             Sweep::Waiting { out_of_reach } => {
-                for some in self.out_of_reach_report.about(out_of_reach).chunks(4) {
+                for some in self.out_of_reach_report.once(out_of_reach).chunks(4) {
                     let mut processes = [None; 4];
                     processes.iter_mut().zip(some).for_each(|(place, pid)| *place = Some(*pid));
                     let _ = self.link.send(&FromKeeper::OutOfReach(processes));

@@ -1,7 +1,5 @@
 //! Starting a stage, and accepting the link in it. And the shim: the stage that executes the command, or one of its
-//! helpers.
-//!
-//! The link is passed as standard input, the one descriptor that a child can inherit without `unsafe`. The
+//! helpers. The link is passed as standard input, the one descriptor that a child can inherit without `unsafe`. The
 //! real standard input follows as the first descriptor over the link.
 
 use crate::{
@@ -140,18 +138,12 @@ pub struct NoteLink(Link<DeathNotice, DeathNotice>);
 
 impl NoteLink {
     /// Returns the link to a process that is to be started, and the command that starts it as `stage`.
-    ///
-    /// # Errors
-    /// If the program is out of descriptors.
     pub fn to(stage: &str, arguments: impl IntoIterator<Item = OsString>) -> io::Result<(Self, Command)> {
         let (near, far) = crate::link::pair()?;
         Ok((Self(near), command(stage, arguments, far)))
     }
 
-    /// Returns the link from the program that started this process.
-    ///
-    /// # Errors
-    /// If there is no such link, or the system refuses a descriptor.
+    /// Returns the link from the program that started this process. Fails if there is none.
     pub fn given() -> Result<Self, StageError> {
         given_link().map(Self)
     }
@@ -185,9 +177,8 @@ pub(crate) const SHIM_STAGE: &str = "stage-worker";
 /// The status that a shell reports for a command that can't be executed.
 const NOT_EXECUTABLE: u8 = 126;
 
-/// Executes the command, or reports why it can't: the shim is the command's process before that.
-///
-/// It is a separate program start, because code between fork and exec would be `unsafe` and could not allocate.
+/// Executes the command, or reports why it can't: the shim is the command's process before that. A program start of its
+/// own, because code between fork and exec would be `unsafe` and could not allocate.
 pub(crate) fn shim_main(arguments: &[OsString]) -> Result<u8, StageError> {
     // When its parent ends, the kernel kills this process. The setting survives `exec`, so it also protects
     // the command (PR_SET_PDEATHSIG(2const)), unless the command is set-uid.

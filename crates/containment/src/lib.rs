@@ -72,11 +72,9 @@ pub mod stage {
     use crate::{keeper, launch, namespace};
     use std::{ffi::OsString, process::ExitCode};
 
-    /// Runs the stage that the first argument names, and returns its exit status. Returns `None` at once in any
-    /// other process. Must be the first call in `main`, while the process has a single thread.
-    ///
-    /// # Errors
-    /// If a stage can't begin. [`StageError::Abandoned`](crate::StageError::Abandoned) needs no message.
+    /// Runs the stage that the first argument names, and returns its exit status. Returns `None` at once in any other
+    /// process. Must be the first call in `main`, while the process has a single thread. Fails if a stage can't begin.
+    /// [`StageError::Abandoned`](crate::StageError::Abandoned) needs no message.
     pub fn enter() -> Result<Option<ExitCode>, launch::StageError> {
         let mut arguments = std::env::args_os().skip(1);
         let Some(stage) = arguments.next() else { return Ok(None) };

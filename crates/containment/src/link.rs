@@ -1,6 +1,5 @@
-//! [`Link`]: a pair of connected sockets between two stages, typed in both directions.
-//!
-//! Sequenced packets carry one message each, whole or not at all, so no reader waits for the rest of one.
+//! [`Link`]: a pair of connected sockets between two stages, typed in both directions. Sequenced packets carry one
+//! message each, whole or not at all, so no reader waits for the rest of one.
 
 use rustix::{
     event::{PollFd, PollFlags, poll},
@@ -162,17 +161,13 @@ pub(crate) fn frame<const N: usize>(kind: u8, content: [u64; N]) -> Frame {
     Frame { kind, words }
 }
 
-/// Waits in an async runtime for a socket that other code reads.
-///
-/// The runtime polls a copy of the descriptor, because `AsyncFd` on a borrowed one would need `unsafe` code.
+/// Waits in an async runtime for a socket that other code reads. The runtime polls a copy of the descriptor, because
+/// `AsyncFd` on a borrowed one would need `unsafe` code.
 #[derive(Debug)]
 pub struct ReadableLink(tokio::net::UnixDatagram);
 
 impl ReadableLink {
     /// Watches `socket`, and makes it non-blocking. Must be called in the context of a runtime.
-    ///
-    /// # Errors
-    /// If the process is out of descriptors.
     pub fn new(socket: impl AsFd) -> io::Result<Self> {
         // The kind of socket does not matter: nothing is read through this handle.
         let copy = UnixDatagram::from(socket.as_fd().try_clone_to_owned()?);
@@ -180,13 +175,8 @@ impl ReadableLink {
         tokio::net::UnixDatagram::from_std(copy).map(Self)
     }
 
-    /// Waits until `look` returns a value.
-    ///
-    /// # Errors
-    /// If the runtime shuts down.
-    ///
-    /// # Cancel safety
-    /// May be dropped at will. No value of `look` is lost, because it is returned without another wait.
+    /// Waits until `look` returns a value. Fails if the runtime shuts down. Cancel safe: no value of `look` is lost,
+    /// because it is returned without another wait.
     pub async fn find<Found>(&self, mut look: impl FnMut() -> Option<Found>) -> io::Result<Found> {
         let nothing = || io::Error::from(io::ErrorKind::WouldBlock);
         self.0.async_io(Interest::READABLE, || look().ok_or_else(nothing)).await

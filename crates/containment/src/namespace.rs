@@ -1,8 +1,7 @@
-//! A PID namespace for a command. The kernel kills everything in it when its process 1 ends.
-//!
-//! The process that makes it ([`outside_main`]) is a child of the supervisor and can't enter it; only its
-//! children can: it stays outside, and ends with the supervisor or with process 1. Process 1 ([`init_main`]) is a
-//! keeper of everything in it, and ends with the supervisor.
+//! A PID namespace for a command. The kernel kills everything in it when its process 1 ends. The process that makes it
+//! ([`outside_main`]) is a child of the supervisor and can't enter it; only its children can: it stays outside, and
+//! ends with the supervisor or with process 1. Process 1 ([`init_main`]) is a keeper of everything in it, and ends with
+//! the supervisor.
 
 use crate::{
     keeper::{self, Group, KeeperTask, Scope},
@@ -153,7 +152,6 @@ pub(crate) fn init_main(arguments: &[OsString]) -> Result<u8, StageError> {
     match serve(outside, command, &link, first, descriptors) {
         Ok(()) => Ok(0),
         Err(refusal) => {
-            // A supervisor that is gone needs no answer.
             let _ = link.send(&FromKeeper::Refused(refusal));
             Ok(REFUSED)
         }

@@ -42,10 +42,7 @@ pub struct Member {
 }
 
 impl Family {
-    /// Returns the family of this process.
-    ///
-    /// # Errors
-    /// If `/proc` is missing or foreign.
+    /// Returns the family of this process. Fails if `/proc` is missing or foreign.
     pub fn of_this_process() -> Result<Self, ForeignProcFs> {
         check_proc_fs()?;
         let source = if lists_children() { Source::Children } else { Source::AllProcesses };
@@ -81,19 +78,16 @@ impl Family {
         self.descendants().into_iter().filter(within).collect()
     }
 
-    /// Returns whether `process` descends from `top`. It looks at the processes above it alone, whatever else runs, and at
-    /// few of them: any user may ask by connecting to a socket.
-    ///
-    /// The caller makes sure, by a pidfd that was opened before and is not at its end afterwards, that the number still names
-    /// the process that was meant.
+    /// Returns whether `process` descends from `top`. It looks at the processes above it alone, whatever else runs, and
+    /// at few of them: any user may ask by connecting to a socket. The caller makes sure that the number names the
+    /// process that was meant, by a pidfd that was opened before and is not at its end afterwards.
     pub fn is_below(&self, top: Pid, process: Pid) -> bool {
         (0..WALKS).find_map(|_| walk_up(top, process)).unwrap_or(false)
     }
 
-    /// Kills the process group of each child that leads one, which mostly is a whole tree at once.
-    ///
-    /// By number, because kernels before 6.9 have no other way. Only this process can free the number by
-    /// reaping. If another thread reaps between the two calls, the number is not reused so soon.
+    /// Kills the process group of each child that leads one, which mostly is a whole tree at once. By number, because
+    /// kernels before 6.9 have no other way. Only this process can free the number by reaping. If another thread reaps
+    /// between the two calls, the number is not reused so soon.
     pub fn kill_groups(&self) {
         let Source::Children = self.source else { return };
         // From `/proc`: system calls have no number for a group of another PID namespace.
@@ -106,18 +100,13 @@ impl Family {
         }
     }
 
-    /// Sends `signal` to the process that was found, never to another one that has its number now.
-    ///
-    /// # Errors
-    /// `SRCH` if it is gone, `PERM` if it runs as another user.
+    /// Sends `signal` to the process that was found, never to another one that has its number now. Fails with `SRCH` if
+    /// it is gone, with `PERM` if it runs as another user.
     pub fn signal(&self, member: Member, signal: Signal) -> rustix::io::Result<()> {
         pidfd_send_signal(&self.pin(member)?, signal)
     }
 
-    /// Returns a descriptor of the process that was found, readable once it has ended.
-    ///
-    /// # Errors
-    /// `SRCH` if it is gone.
+    /// Returns a descriptor of the process that was found, readable once it has ended. Fails with `SRCH` if it is gone.
     pub fn pin(&self, member: Member) -> rustix::io::Result<OwnedFd> {
         // The number may have been reused. If this process is still of the family, it is the one found.
         let process = pidfd_open(member.pid, PidfdFlags::empty())?;
@@ -399,7 +388,6 @@ mod tests {
         shell.wait().unwrap();
     }
 
-    /// A chain of shells, each the child of the one before.
     #[test]
     fn process_that_is_too_deep_costs_few_looks_and_is_not_found() {
         let next = "if test $1 = 0; then echo up; sleep 60; else sh -c \"$2\" sh $(($1 - 1)) \"$2\"; :; fi";

@@ -143,11 +143,10 @@ pub struct GuardianRules {
 }
 
 impl GuardianRules {
-    /// The deadline moved. Returns when the guardian's timer expires for it.
-    ///
-    /// The timer wakes the guardian and does not kill it: process 1 ignores kill timers, and after a suspend both
-    /// timers would be due at once and leave the command's processes behind. A supervisor notices a guardian that
-    /// is stopped or hangs ([`lapsed`](crate::lapsed)).
+    /// The deadline moved. Returns when the guardian's timer expires for it. The timer wakes the guardian and does not
+    /// kill it: process 1 ignores kill timers, and after a suspend both timers would be due at once and leave the
+    /// command's processes behind. A supervisor notices a guardian that is stopped or hangs
+    /// ([`lapsed`](crate::lapsed)).
     pub fn moves(&mut self, deadline: Option<Instant>) -> Option<Instant> {
         self.deadline = deadline;
         self.expires_at()

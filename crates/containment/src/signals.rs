@@ -92,31 +92,20 @@ fn first() -> impl Iterator<Item = Signal> {
 pub struct Signals(SignalDelivery<UnixStream, WithOrigin>);
 
 impl Signals {
-    /// Catches CHLD, TERM, INT, HUP, QUIT, USR1 and USR2.
-    ///
-    /// All but CHLD, TERM, USR1 and USR2 stay ignored if they were ignored before, as HUP is by `nohup`, and INT and QUIT
-    /// are for a script's background jobs.
-    ///
-    /// # Errors
-    /// If the process is out of descriptors.
+    /// Catches CHLD, TERM, INT, HUP, QUIT, USR1 and USR2. INT, HUP and QUIT stay ignored if they were ignored before,
+    /// as HUP is by `nohup`, and INT and QUIT are for a script's background jobs. Fails if no descriptor is left.
     pub fn catch() -> io::Result<Self> {
         Self::catch_some(first())
     }
 
-    /// Catches CHLD and every signal that is [passed on](crate::meaning), for a process that the same manager may signal as its
-    /// command. Job control only if `with_job_control`: a process that has a terminal must stop and continue with
-    /// its job. Others stay ignored as for [`catch`](Self::catch).
-    ///
-    /// # Errors
-    /// As [`catch`](Self::catch).
+    /// Catches CHLD and every signal that is [passed on](crate::meaning), for a process that the same manager may
+    /// signal as its command. Job control only if `with_job_control`: a process that has a terminal must stop and
+    /// continue with its job. Others stay ignored as for [`catch`](Self::catch).
     pub fn catch_all(with_job_control: bool) -> io::Result<Self> {
         Self::catch_also(with_job_control, &[])
     }
 
     /// Catches CHLD alone.
-    ///
-    /// # Errors
-    /// As [`catch`](Self::catch).
     pub fn of_children() -> io::Result<Self> {
         Self::catch_these(&[Signal::CHILD])
     }
@@ -135,9 +124,6 @@ impl Signals {
 
     /// Leaves the signals of [`catch`](Self::catch) to the next one of this thread that catches them: the kernel keeps
     /// them until then. Returns those that came before.
-    ///
-    /// # Errors
-    /// If the system refuses.
     pub fn hand_over(mut self) -> io::Result<Vec<ReceivedSignal>> {
         let known = unless_ignored(first()).filter_map(|signal| signal.as_raw().try_into().ok());
         known.collect::<SigSet>().thread_block()?;
@@ -203,10 +189,9 @@ fn open_terminal() -> Result<OwnedFd, Errno> {
     open("/dev/tty", flags, Mode::empty())
 }
 
-/// The controlling terminal of this process, if it has one.
-///
-/// With a terminal, guardian and command share a process group, and are one job: Ctrl-C and Ctrl-Z reach both, `fg`
-/// and `bg` move both, and the command may read standard input. Otherwise the command has a group of its own.
+/// The controlling terminal of this process, if it has one. With a terminal, guardian and command share a process
+/// group, and are one job: Ctrl-C and Ctrl-Z reach both, `fg` and `bg` move both, and the command may read standard
+/// input. Otherwise the command has a group of its own.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terminal {
     /// This process's group; `None` without a terminal.

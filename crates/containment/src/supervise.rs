@@ -1,7 +1,6 @@
-//! [`Supervision`]: a command from its start until the last process that it left behind is reaped (I6).
-//!
-//! Every stop takes the same steps: pre-stop helper, signal, wait, kill. The wait ends at the stop timeout or
-//! shortly before the kill deadline. Processes that a command leaves behind are stopped in the same way.
+//! [`Supervision`]: a command from its start until the last process that it left behind is reaped (I6). Every stop
+//! takes the same steps: pre-stop helper, signal, wait, kill. The wait ends at the stop timeout or shortly before the
+//! kill deadline. Processes that a command leaves behind are stopped in the same way.
 
 pub(crate) mod keeper_handle;
 #[cfg(feature = "simulation")]
@@ -100,10 +99,8 @@ pub enum SuperviseError {
 }
 
 /// Starts a command, and supervises it until no process of it is left: [`start`](spawn::start),
-/// [`Supervision::executed`] and [`Supervision::run`] in one call.
-///
-/// # Cancel safety
-/// Not cancel safe: dropped, the keeper kills everything, and nothing waits for that.
+/// [`Supervision::executed`] and [`Supervision::run`] in one call. Not cancel safe: dropped, the keeper kills
+/// everything, and nothing waits for that.
 pub async fn supervise<Input: AsFd, Guardian: AsFd>(
     command: &CommandSpec<'_, Input, Guardian>,
     clock: Arc<dyn Clock>,
@@ -191,14 +188,8 @@ impl Supervision {
     }
 
     /// Waits until the command is executed, or a stop, a kill or the kill deadline asks for its end: an execution may
-    /// hang, as on a file system whose server does not answer (I10). [`run`](Self::run) takes the same steps
-    /// before and after the execution.
-    ///
-    /// # Errors
-    /// If it could not be executed.
-    ///
-    /// # Cancel safety
-    /// May be dropped and called again at will.
+    /// hang, as on a file system whose server does not answer (I10). [`run`](Self::run) takes the same steps before and
+    /// after the execution. Fails if it could not be executed. May be dropped and called again at will.
     pub async fn executed(&mut self) -> Result<(), SpawnError> {
         loop {
             if let Some(executed) = self.keeper.executed() {
@@ -228,22 +219,15 @@ impl Supervision {
     }
 
     /// Returns the kill deadline that the keeper's own timer enforces, as the keeper confirms it. `None` before the
-    /// first confirmation, too.
-    ///
-    /// A keeper that was started without a deadline, and gets one later, can be stopped or hang when it is sent. Then
-    /// nothing but this process would kill the command at the deadline. So work that is to be dead by the
-    /// deadline must not begin before the deadline shows here (I4).
+    /// first confirmation, too. A keeper that was started without a deadline, and gets one later, can be stopped or
+    /// hang when it is sent. Then nothing but this process would kill the command at the deadline. So work that is to
+    /// be dead by the deadline must not begin before the deadline shows here (I4).
     pub fn in_force(&self) -> watch::Receiver<Option<Instant>> {
         self.keeper.in_force()
     }
 
-    /// Supervises until the keeper has proven that no process of the command is left.
-    ///
-    /// # Errors
-    /// [`UnprovenKeeperEnd`] if the keeper has died: processes of the command may still run.
-    ///
-    /// # Cancel safety
-    /// Not cancel safe: dropped, the keeper kills everything, and nothing waits for that.
+    /// Supervises until the keeper has proven that no process of the command is left. Fails if the keeper has died:
+    /// processes of the command may still run. Not cancel safe: as [`supervise`].
     pub async fn run(mut self) -> Result<Supervised, UnprovenKeeperEnd> {
         // Dropping it kills the helper.
         let mut pre_stop = None;

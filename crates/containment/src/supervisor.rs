@@ -51,11 +51,8 @@ pub enum AcceptError {
 }
 
 impl Supervisor {
-    /// Accepts the link from the guardian. Standard input is empty afterwards. Names the process after its
-    /// program and stage. Must be called in `main`, while the process has a single thread.
-    ///
-    /// # Errors
-    /// If a guardian did not start this process, or the system refuses.
+    /// Accepts the link from the guardian. Standard input is empty afterwards. Names the process after its program and
+    /// stage. Must be called in `main`, while the process has a single thread. Fails if a guardian did not start it.
     pub fn accept() -> Result<Self, AcceptError> {
         let Accepted { link, first, descriptors } = launch::accept::<ToGuardian, ToSupervisor>()?;
         let mut descriptors = descriptors.into_iter();
@@ -152,10 +149,9 @@ const LOOK: Duration = Duration::from_millis(20);
 /// How long before the kill deadline the thread stops waiting: it then ends this process before the deadman does.
 const BEFORE_THE_DEADLINE: Duration = vvm_deadman::SECOND_LAYER_BEHIND.saturating_mul(2);
 
-/// Ends the supervisor after its guardian has died. The keeper kills the command.
-///
-/// A thread of its own, because the main thread may hang in a storage call. It gives the main thread a
-/// limited time to hand back a lease after the proof (I6), and disarms no deadline (I4).
+/// Ends the supervisor after its guardian has died. The keeper kills the command. A thread of its own, because the main
+/// thread may hang in a storage call. It gives the main thread a limited time to hand back a lease after the proof
+/// (I6), and disarms no deadline (I4).
 #[derive(Debug)]
 pub struct GuardianWatch {
     guardian: Arc<OwnedFd>,
@@ -172,12 +168,9 @@ struct GuardianWatchTask<OnDeath> {
 }
 
 impl GuardianWatch {
-    /// Watches the process of the descriptor `guardian`. When it ends, calls `on_death`, and kills this
-    /// process as soon as [`end`](Self::end) is called, at the latest shortly before `deadline`. No keeper
-    /// may be started after `on_death`.
-    ///
-    /// # Errors
-    /// If the process is out of descriptors or threads.
+    /// Watches the process of the descriptor `guardian`. When it ends, calls `on_death`, and kills this process as soon
+    /// as [`end`](Self::end) is called, at the latest shortly before `deadline`. No keeper may be started after
+    /// `on_death`.
     pub fn start(
         guardian: Arc<OwnedFd>,
         containment: Containment,
@@ -247,22 +240,14 @@ impl Containment {
 /// The time for reading a confirmation that has arrived already.
 const NOTICING: Duration = Duration::from_millis(10);
 
-/// Waits until the guardian confirms that no deadline is set, which is the last message about a leadership.
-/// Counts confirmations since `in_force` was subscribed to.
-///
-/// # Cancel safety
-/// May be dropped and called again at will.
+/// Waits until the guardian confirms that no deadline is set, which is the last message about a leadership. Counts
+/// confirmations since `in_force` was subscribed to. May be dropped and called again at will.
 pub async fn listens_again(mut in_force: watch::Receiver<Option<Instant>>) {
     while in_force.changed().await.is_ok() && in_force.borrow_and_update().is_some() {}
 }
 
-/// Waits until the deadline that the guardian confirmed last has passed.
-///
-/// The guardian confirms each deadline. Once the last confirmed one has passed, it would not clean up after
-/// this process, so this process must not go on.
-///
-/// # Cancel safety
-/// May be dropped and called again at will.
+/// Waits until the deadline that the guardian confirmed last has passed. The guardian would not clean up after this
+/// process then, so this process must not go on. May be dropped and called again at will.
 pub async fn lapsed(mut in_force: watch::Receiver<Option<Instant>>, clock: &Arc<dyn Clock>) {
     loop {
         let confirmed = in_force.borrow_and_update().unwrap_or(Instant::NEVER);

@@ -1,8 +1,6 @@
-//! Killing and reaping all descendants.
-//!
-//! A pass kills every process that it finds and reaps those that have ended. It is repeated while it reaps
-//! any, because the children of a dead parent have become ours. When it reaps none, each of our children has
-//! got SIGKILL, so one will end and cause the next pass.
+//! Killing and reaping all descendants. A pass kills every process that it finds and reaps those that have ended. It is
+//! repeated while it reaps any, because the children of a dead parent have become ours. When it reaps none, each of our
+//! children has got SIGKILL, so one will end and cause the next pass.
 
 use crate::{
     containment::Containment,
@@ -73,9 +71,8 @@ fn kill_descendants(containment: &Containment) -> Vec<Pid> {
     out_of_reach
 }
 
-/// Kills and reaps until no descendant is left.
-///
-/// Blocks, also for a process in an uninterruptible system call or of another user.
+/// Kills and reaps until no descendant is left. Blocks, also for a process in an uninterruptible system call or of
+/// another user.
 pub fn end_all(
     containment: &Containment,
     mut on_reaped: impl FnMut(Reaped),
@@ -83,7 +80,7 @@ pub fn end_all(
 ) {
     let mut out_of_reach_report = OutOfReachReport::default();
     while let Sweep::Waiting { out_of_reach } = sweep(containment, &mut on_reaped) {
-        let processes = out_of_reach_report.about(out_of_reach);
+        let processes = out_of_reach_report.once(out_of_reach);
         if !processes.is_empty() {
             on_event(SupervisionEvent::OutOfReach(processes));
         }
@@ -98,7 +95,7 @@ pub(crate) struct OutOfReachReport {
 }
 
 impl OutOfReachReport {
-    pub(crate) fn about(&mut self, out_of_reach: Vec<Pid>) -> Vec<Pid> {
+    pub(crate) fn once(&mut self, out_of_reach: Vec<Pid>) -> Vec<Pid> {
         let is_new = !out_of_reach.is_empty() && !std::mem::replace(&mut self.reported, true);
         if is_new { out_of_reach } else { Vec::new() }
     }

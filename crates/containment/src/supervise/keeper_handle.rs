@@ -1,7 +1,6 @@
 //! [`KeeperHandle`]: the supervisor's end of its keeper: orders, messages, and the proof of the end. Below it is the
-//! process, [`KeeperProcess`]; [`Helpers`] runs the helpers of the command through it.
-//!
-//! The supervisor reaps this child and no other, so that no library loses the status of its child.
+//! process, [`KeeperProcess`]; [`Helpers`] runs the helpers of the command through it. The supervisor reaps this child
+//! and no other, so that no library loses the status of its child.
 
 use crate::{
     event::{OnEvent, SupervisionEvent},
@@ -358,11 +357,8 @@ impl Helpers {
         self.lines.of(helper).is_some()
     }
 
-    /// Runs a helper, and waits until it has ended. At `limit` it is killed, with its process group. Waits
-    /// first for an earlier run that was killed and has not ended yet.
-    ///
-    /// # Cancel safety
-    /// Dropped, it kills the helper.
+    /// Runs a helper, and waits until it has ended. At `limit` it is killed, with its process group, and so when this
+    /// is dropped. Waits first for an earlier run that was killed and has not ended yet.
     pub async fn run(
         &self,
         helper: Helper,

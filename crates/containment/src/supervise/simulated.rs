@@ -78,10 +78,7 @@ impl SimulatedKeeper {
         (keeper_end, Supervision::new(starting, clock, timeouts, controls))
     }
 
-    /// Waits for an order. `None` once the supervision has ended or was dropped.
-    ///
-    /// # Cancel safety
-    /// May be dropped at will.
+    /// Waits for an order. `None` once the supervision has ended or was dropped. Cancel safe.
     pub async fn order(&mut self) -> Option<KeeperOrder> {
         self.orders.recv().await
     }

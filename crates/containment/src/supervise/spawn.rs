@@ -86,12 +86,9 @@ pub struct Starting {
     pub(crate) process: Pid,
 }
 
-/// Starts the keeper, which starts the command. At level [`PidNamespace`](Level::PidNamespace), call it from
-/// a thread that lives as long as the command, as the main thread: the kernel ends the namespace when the
-/// *thread* that started it ends.
-///
-/// # Errors
-/// If the system refuses. The command does not run then.
+/// Starts the keeper, which starts the command. At level [`PidNamespace`](Level::PidNamespace), call it from a thread
+/// that lives as long as the command, as the main thread: the kernel ends the namespace when the *thread* that started
+/// it ends. Fails if the system refuses; the command does not run then.
 pub fn start<Input: AsFd, Guardian: AsFd>(
     order: &CommandSpec<'_, Input, Guardian>,
 ) -> Result<Starting, SpawnError> {
