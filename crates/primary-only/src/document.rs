@@ -17,9 +17,7 @@ use std::{
 
 const PREFIX: &str = "primary-only/";
 
-/// The id of an instance: any type that its text reads back into.
-///
-/// Ids are ordered, so that every list of instances has the same order.
+/// The id of an instance: any type that its text reads back into. Ordered, so that every list has the same order.
 pub trait InstanceId:
     Clone + Ord + Debug + Display + FromStr<Err: Into<BoxError>> + Send + Sync + 'static
 {

@@ -75,16 +75,12 @@
 //! # Ok(())
 //! # }
 //! ```
-//!
-//! - [`Service`], [`Task`]: the traits that a program implements.
-//! - [`StateCell`]: the only writer of an instance's document.
-//! - [`RegistryBuilder`], [`Registry`]: the services of a process. [`Registry::lead`] runs them.
-//! - [`ServiceHandle`], [`Handle`]: a program's access to services and instances.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 mod document;
 mod failure;
+mod rebuild;
 mod registry;
 mod roster;
 mod runner;

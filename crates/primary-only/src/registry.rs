@@ -21,9 +21,7 @@ pub struct RegistryBuilder {
     services: Vec<Arc<dyn AnyService>>,
 }
 
-/// The services of a process. Clones share them.
-///
-/// They run only while [`lead`](Self::lead) does.
+/// The services of a process, which run only while [`lead`](Self::lead) does. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Registry {
     config: Arc<RegistryConfig>,

@@ -219,25 +219,15 @@ impl<S: Service> Handle<S> {
         InstanceStatus::from_instance(&*self.0)
     }
 
-    /// Waits until the instance's document exists, so that the instance survives this process. Returns at
-    /// once for a rebuilt instance.
-    ///
-    /// # Errors
-    /// Fails if the instance ends without a document.
-    ///
-    /// # Cancel safety
-    /// It may be dropped and called again. Several callers may wait at once.
+    /// Waits until the instance's document exists, so that the instance survives this process. Returns at once for a
+    /// rebuilt instance. Fails if the instance ends without a document. Cancel safe; several callers may wait at once.
     pub async fn persisted(&self) -> Result<(), NotPersisted> {
         self.0.persisted().await.map_err(NotPersisted)
     }
 
-    /// Waits until the instance has ended in this term, and returns its outcome. An instance that never runs
-    /// ends as [`Interrupted`](Outcome::Interrupted).
-    ///
-    /// By then the service no longer lists it, unless its document exists.
-    ///
-    /// # Cancel safety
-    /// It may be dropped and called again. Several callers may wait at once.
+    /// Waits until the instance has ended in this term, and returns its outcome. By then the service no longer lists
+    /// it, unless its document exists. An instance that never runs ends as [`Interrupted`](Outcome::Interrupted).
+    /// Cancel safe; several callers may wait at once.
     pub async fn completed(&self) -> Outcome {
         self.0.ended().await
     }

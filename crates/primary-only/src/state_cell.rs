@@ -23,8 +23,8 @@ use vvm_clock::Clock;
 pub struct StateCell<Doc> {
     doc: Doc,
     stored: StoredVersion,
-    write: Option<Write<Doc>>,
-    place: CellContext,
+    write: Option<PendingWrite<Doc>>,
+    context: CellContext,
 }
 
 #[derive(Clone)]
@@ -49,10 +49,10 @@ pub(crate) enum StoredVersion {
     At(DocumentVersion),
 }
 
-struct Write<Doc> {
+struct PendingWrite<Doc> {
     effect: Effect<Doc>,
     write: DocumentWrite,
-    /// It was sent before, and that call was dropped: it may have been applied.
+    /// An earlier call was dropped after it had sent the write, which may have been applied.
     in_doubt: bool,
 }
 
@@ -121,8 +121,8 @@ impl<Doc: Serialize + Send + Sync + 'static> StateCell<Doc> {
         if self.is_persisted() {
             return Ok(());
         }
-        let body = seal(self.place.schema, &self.doc).map_err(StateError::Encode)?;
-        let id = self.place.document.clone();
+        let body = seal(self.context.schema, &self.doc).map_err(StateError::Encode)?;
+        let id = self.context.document.clone();
         self.write(DocumentWrite::Put { id, body, only_if: OnlyIf::Absent }, Effect::Inserted).await
     }
 
@@ -132,9 +132,9 @@ impl<Doc: Serialize + Send + Sync + 'static> StateCell<Doc> {
     /// [`StateError`]. [`doc`](Self::doc) is then unchanged.
     pub async fn update(&mut self, doc: Doc) -> Result<(), StateError> {
         self.settle().await?;
-        let only_if = self.unchanged()?;
-        let body = seal(self.place.schema, &doc).map_err(StateError::Encode)?;
-        let id = self.place.document.clone();
+        let only_if = self.if_unchanged()?;
+        let body = seal(self.context.schema, &doc).map_err(StateError::Encode)?;
+        let id = self.context.document.clone();
         self.write(DocumentWrite::Put { id, body, only_if }, Effect::Updated(doc)).await
     }
 
@@ -143,18 +143,18 @@ impl<Doc: Serialize + Send + Sync + 'static> StateCell<Doc> {
     /// The run continues. Another instance of this id runs only after this run has ended.
     pub async fn delete(&mut self) -> Result<(), StateError> {
         self.settle().await?;
-        let only_if = self.unchanged()?;
-        let id = self.place.document.clone();
+        let only_if = self.if_unchanged()?;
+        let id = self.context.document.clone();
         self.write(DocumentWrite::Delete { id, only_if }, Effect::Deleted).await
     }
 }
 
 impl<Doc> StateCell<Doc> {
-    pub(crate) fn new(doc: Doc, stored: StoredVersion, place: CellContext) -> Self {
-        Self { doc, stored, write: None, place }
+    pub(crate) fn new(doc: Doc, stored: StoredVersion, context: CellContext) -> Self {
+        Self { doc, stored, write: None, context }
     }
 
-    fn unchanged(&self) -> Result<OnlyIf, StateError> {
+    fn if_unchanged(&self) -> Result<OnlyIf, StateError> {
         match self.stored {
             StoredVersion::Absent => Err(StateError::NotInserted),
             StoredVersion::At(version) => Ok(OnlyIf::Version(version)),
@@ -162,15 +162,15 @@ impl<Doc> StateCell<Doc> {
     }
 
     async fn write(&mut self, write: DocumentWrite, effect: Effect<Doc>) -> Result<(), StateError> {
-        self.write = Some(Write { effect, write, in_doubt: false });
+        self.write = Some(PendingWrite { effect, write, in_doubt: false });
         self.settle().await
     }
 
     async fn settle(&mut self) -> Result<(), StateError> {
-        let Some(Write { write, in_doubt, .. }) = &mut self.write else { return Ok(()) };
+        let Some(PendingWrite { write, in_doubt, .. }) = &mut self.write else { return Ok(()) };
         let in_doubt = std::mem::replace(in_doubt, true);
-        let outcome = self.place.finish(write.clone(), in_doubt).await;
-        let Some(Write { effect, .. }) = self.write.take() else { return Ok(()) };
+        let outcome = self.context.finish(write.clone(), in_doubt).await;
+        let Some(PendingWrite { effect, .. }) = self.write.take() else { return Ok(()) };
         self.stored = match (effect, outcome?) {
             (Effect::Deleted, _) => StoredVersion::Absent,
             (Effect::Inserted, version) => StoredVersion::At(version),
@@ -201,11 +201,10 @@ impl CellContext {
 }
 
 /// The pause between two attempts. The storage limits each attempt itself.
-const PAUSE: Duration = Duration::from_secs(1);
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// Writes until the result is known (I7), and returns the version of the document.
-///
-/// `may_be_applied` says that an earlier attempt was dropped. Ends with the term at the latest (I10).
+/// Writes until the result is known (I7), at the latest until the term ends (I10), and returns the version of the
+/// document. `may_be_applied` says that an earlier attempt was dropped.
 async fn write_until_known(
     term: &Term,
     clock: &dyn Clock,
@@ -216,10 +215,10 @@ async fn write_until_known(
         let error = match term.write(write.clone()).await {
             // The instance is the document's only writer, so the conflict may be with its own earlier attempt.
             Err(DocumentWriteError::Conflict { id, found }) if may_be_applied => {
-                match applied(term, &write).await {
+                match read_back(term, &write).await {
                     Ok(Some(version)) => return Ok(version),
                     Ok(None) => return Err(DocumentWriteError::Conflict { id, found }),
-                    Err(error) => of_read_back(error),
+                    Err(error) => from_read_back(error),
                 }
             }
             Err(error) => error,
@@ -231,13 +230,13 @@ async fn write_until_known(
             _ => return Err(error),
         }
         tracing::warn!(document = %write.id(), %error, "a document was not written; trying again");
-        if term.stop.run_until_cancelled(clock.sleep(PAUSE)).await.is_none() {
+        if term.stop.run_until_cancelled(clock.sleep(RETRY_PAUSE)).await.is_none() {
             return Err(error);
         }
     }
 }
 
-async fn applied(term: &Term, write: &DocumentWrite) -> Result<Option<DocumentVersion>, DocumentReadError> {
+async fn read_back(term: &Term, write: &DocumentWrite) -> Result<Option<DocumentVersion>, DocumentReadError> {
     let document = term.get(write.id()).await?;
     Ok(match (write, document) {
         (DocumentWrite::Put { body, .. }, Some(document)) if document.body == *body => Some(document.version),
@@ -247,7 +246,7 @@ async fn applied(term: &Term, write: &DocumentWrite) -> Result<Option<DocumentVe
     })
 }
 
-fn of_read_back(error: DocumentReadError) -> DocumentWriteError {
+fn from_read_back(error: DocumentReadError) -> DocumentWriteError {
     match error {
         DocumentReadError::Deposed { current } => DocumentWriteError::Deposed { current },
         DocumentReadError::Lost(loss) => DocumentWriteError::Lost(loss),
@@ -258,11 +257,11 @@ fn of_read_back(error: DocumentReadError) -> DocumentWriteError {
 
 impl<Doc> Drop for StateCell<Doc> {
     fn drop(&mut self) {
-        if let Some(Write { write, in_doubt, .. }) = self.write.take() {
-            let place = self.place.clone();
+        if let Some(PendingWrite { write, in_doubt, .. }) = self.write.take() {
+            let context = self.context.clone();
             // `finish` notifies the owner. No later write needs the version.
-            let finish = async move { drop(place.finish(write, in_doubt).await) };
-            self.place.owner.dropped_during(Box::pin(finish));
+            let finish = async move { drop(context.finish(write, in_doubt).await) };
+            self.context.owner.dropped_during(Box::pin(finish));
         }
     }
 }
