@@ -87,7 +87,7 @@ impl HistoryWriter {
         unwritten: &UnwrittenEnds,
     ) -> Self {
         let (holder, epoch) = (holder.to_owned(), standing.epoch().get());
-        let own = PastLeadership { holder, epoch, started_ms: now(), ended_ms: None, end: None };
+        let own = PastLeadership { holder, epoch, started_ms: unix_ms(), ended_ms: None, end: None };
         let (documents, unwritten) = (standing.documents(), Arc::clone(unwritten));
         let (storage, key) = (Arc::clone(storage), key.clone());
         let (clock, began, succeeded_after) = (Arc::clone(clock), clock.now(), None);
@@ -126,7 +126,7 @@ impl HistoryWriter {
     }
 
     fn ended(&self, how: &str) -> PastLeadership {
-        let ended_ms = Some(after(self.own.started_ms, self.clock.now().since(self.began)));
+        let ended_ms = Some(later_ms(self.own.started_ms, self.clock.now().since(self.began)));
         PastLeadership { ended_ms, end: Some(shortened(how)), ..self.own.clone() }
     }
 
@@ -208,14 +208,14 @@ pub(crate) async fn write_end_of(
     let mut history = decode(document.as_ref());
     let is_open = |past: &&mut PastLeadership| past.epoch == epoch.get() && past.end.is_none();
     let Some(past) = history.iter_mut().find(is_open) else { return };
-    (past.ended_ms, past.end) = (Some(after(past.started_ms, lasted)), Some(shortened(how)));
+    (past.ended_ms, past.end) = (Some(later_ms(past.started_ms, lasted)), Some(shortened(how)));
     let fence = Fence { epoch, incarnation, after: state.last };
     if let Err(refusal) = documents.write_documents(key, &fence, &[put(id, &history)]).await {
         tracing::debug!(%refusal, "the history can't be written");
     }
 }
 
-pub(crate) fn after(started_ms: u64, lasted: Duration) -> u64 {
+pub(crate) fn later_ms(started_ms: u64, lasted: Duration) -> u64 {
     started_ms.saturating_add(u64::try_from(lasted.as_millis()).unwrap_or(u64::MAX))
 }
 
@@ -233,13 +233,7 @@ pub(crate) fn shortened(how: &str) -> String {
     format!("{}{CUT}", &how[..kept])
 }
 
-/// Reads the history of a slot, oldest leadership first.
-///
-/// # Errors
-/// If the storage fails.
-///
-/// # Cancel safety
-/// May be dropped at will.
+/// Reads the history of a slot, oldest leadership first. Cancel safe.
 pub async fn read(
     storage: &ElectionsTtlStorage,
     key: &ElectionKey,
@@ -255,7 +249,7 @@ fn decode(document: Option<&Document>) -> Vec<PastLeadership> {
     document.and_then(|document| serde_json::from_slice(&document.body).ok()).unwrap_or_default()
 }
 
-pub(crate) fn now() -> u64 {
+pub(crate) fn unix_ms() -> u64 {
     u64::try_from(SystemWallClock.since_unix_epoch().as_millis()).unwrap_or(u64::MAX)
 }
 

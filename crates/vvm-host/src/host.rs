@@ -102,7 +102,7 @@ impl Host {
     pub async fn open_on(settings: HostSettings, storage: Arc<dyn SysVvmStorage>) -> Result<Self, HostError> {
         let env = Env::with_deadman(Deadman::system()?, Handle::current())?;
         let mut host = Self::with_env(settings, env, Signals::Caught)?;
-        let checked = opening::check(storage, &host.campaigns.settings, &host.campaigns.env.clock).await?;
+        let checked = opening::prepare(storage, &host.campaigns.settings, &host.campaigns.env.clock).await?;
         host.storage = Some(checked);
         Ok(host)
     }
@@ -334,7 +334,6 @@ impl Host {
         let answers = Answers::new(Arc::clone(&campaigns.status), shown);
         let answering = async {
             match http {
-                // Boxed, because the type nests too deeply for the compiler otherwise.
                 Some(server) => Box::pin(server.serve(&answers, &campaigns.env.clock)).await,
                 None => pending().await,
             }
@@ -374,7 +373,6 @@ impl Host {
                     let ended = tokio::select! {
                         biased;
                         ended = campaigns.run(&storage, services, &mut after, give_up_at) => ended,
-                        // Boxed, because the type nests too deeply for the compiler otherwise.
                         never = Box::pin(linking) => match never {},
                     };
                     campaigns.status.ends(ended.to_string());

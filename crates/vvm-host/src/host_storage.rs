@@ -1,7 +1,6 @@
-//! [`HostStorage`]: the one layer between a host's campaigns and the storage.
-//!
-//! Scans also read operators' requests, which may refuse claims. Every answer goes to the host's status. A release
-//! wakes the other candidates of this machine.
+//! [`HostStorage`]: the one layer between a host's campaigns and the storage. Scans also read operators' requests,
+//! which may refuse claims. Every answer goes to the host's status. A release wakes the other candidates of this
+//! machine.
 
 use crate::{
     left_behind::{LeftBehind, OnClaim},
@@ -130,11 +129,9 @@ impl HostStorage {
         self.deferral.lock().given_up = Some(((slot, epoch), first_chance));
     }
 
-    /// Decides about a claim on a slot that was last led under `last`. Refuses it while the name is paused, and
-    /// while another candidate has the first chance.
-    ///
-    /// It makes no call: it decides by the last scan, which may be stale. So it only keeps candidates from
-    /// claiming and releasing slots in vain. `requests::may_work` keeps work from starting in a pause.
+    /// Refuses a claim while the name is paused, and while another candidate has the first chance. It decides by the
+    /// last scan, which may be stale, so it only keeps candidates from claiming and releasing slots in vain:
+    /// `requests::may_work` keeps work from starting in a pause.
     fn may_claim(&self, key: &ElectionKey, last: Option<Epoch>) -> Result<(), WriteError> {
         let seen = self.requests.borrow();
         if let Some(pause) = &seen.pause {

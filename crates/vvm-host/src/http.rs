@@ -74,9 +74,6 @@ pub struct CantListen {
 
 impl HttpServer {
     /// Listens at `address`; port 0 is any free one. Must be called in the context of a runtime.
-    ///
-    /// # Errors
-    /// If the system refuses the address.
     pub fn bind(address: SocketAddr) -> Result<Self, CantListen> {
         let listen = || {
             let listener = std::net::TcpListener::bind(address)?;
@@ -88,11 +85,8 @@ impl HttpServer {
         listen().map_err(|cause| CantListen { address, cause })
     }
 
-    /// Answers requests. A new connection closes the oldest one if there are too many, so that clients that
-    /// send slowly or not at all can't keep a probe waiting.
-    ///
-    /// # Cancel safety
-    /// May be dropped at will: its connections are closed.
+    /// Answers requests. A new connection closes the oldest one if there are too many, so that clients that send slowly
+    /// or not at all can't keep a probe waiting. Dropped, it closes its connections.
     pub async fn serve(self, answers: &impl HttpAnswers, clock: &Arc<dyn Clock>) -> Infallible {
         let mut connections = FuturesUnordered::new();
         let mut open = BTreeMap::new();

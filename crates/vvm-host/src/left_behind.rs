@@ -33,15 +33,9 @@ pub struct LeftBehind {
 
 impl LeftBehind {
     /// Writes to the history `how` the leadership ended, then releases the record. The leadership was claimed at
-    /// `since`, on this machine's clock, which does not jump: its end counts from there. Tries again for as long as
-    /// the storage does not answer. Returns whether the slot is vacant by this release: the process may have released
-    /// it itself, or another one may lead.
-    ///
-    /// # Errors
-    /// If the storage refuses for good.
-    ///
-    /// # Cancel safety
-    /// Dropped, the record is released or not.
+    /// `since`, on this machine's clock, which does not jump: its end counts from there. Tries again while the storage
+    /// does not answer, and fails if it refuses for good. Returns whether the slot is vacant by this release: the
+    /// process may have released it itself, or another one may lead. Dropped, the record is released or not.
     pub async fn release(
         &self,
         storage: &StorageInspector,
@@ -137,7 +131,6 @@ mod tests {
         Answer,
     }
 
-    /// A storage that loses one message of a release.
     #[derive(Debug)]
     struct LossyStorage {
         storage: Arc<dyn SysVvmStorage>,

@@ -78,15 +78,6 @@
 //! The module `testing` (feature `testing`, for development dependencies) has a clock that moves when nothing can run,
 //! storages whose answers the test writes, and an example. The folder `examples/embedded` of the repository has a
 //! program with its tests, whose only dependency of the project is this crate.
-//!
-//! # Where is what
-//! - [`Host`], [`HostSettings`]: the host. [`HostOutcome`], [`Next`]: how a campaign ended, and what follows.
-//! - [`status`]: what a host does at the moment, as HTTP shows it.
-//! - [`operate`]: what operator commands need: to look into a storage, to wake candidates, to read the history.
-//! - [`once`]: work that is done once per period, as by `vvm once`.
-//! - [`exit_status`]: the statuses of a process that ends with its host.
-//! - [`storage`]: storages that a program opens itself, with its own client, for [`Host::open_on`].
-//! - [`clock`], [`documents`], [`primary_only`]: time, fenced documents, and work that survives fail-over.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
@@ -103,6 +94,7 @@ pub mod once;
 #[cfg(feature = "opentelemetry")]
 mod open_telemetry;
 mod requests;
+mod resource_limit;
 pub mod status;
 mod stop;
 mod storage_inspector;
@@ -171,8 +163,9 @@ pub mod operate {
         left_behind::{HostEnd, LeftBehind},
         local_queue::{Admission, LocalQueue},
         local_wakeups::WakeSender,
+        resource_limit::{ResourceLimit, way_out},
         stop::{At, StopRequest, StopRequests},
-        storage_inspector::{InspectError, Purpose, ResourceLimit, StorageInspector, way_out},
+        storage_inspector::{InspectError, Purpose, StorageInspector},
         successor::{ProbeOutcome, named_successor, probe_leader},
         timeline::{Axis, Bar, BarKind, Mark, MarkKind, Timeline},
     };

@@ -103,9 +103,6 @@ fn held(path: &Path) -> io::Result<Option<String>> {
 impl LocalQueue {
     /// Joins the queue of the starts that have the same `line`, for `slots` slots. `period` is that of a `vvm once`,
     /// and empty for others. `None` without a folder, and for many slots.
-    ///
-    /// # Errors
-    /// If the folder can't be used.
     pub fn join(dir: &LocalDir, line: &str, slots: u32, period: &str) -> Result<Option<Self>, UnfitFolder> {
         let Some(folder) = dir.make()?.filter(|_| slots <= MOST_SLOTS) else { return Ok(None) };
         let unusable = |cause| UnfitFolder::Unusable { path: folder.clone(), cause };
@@ -124,9 +121,6 @@ impl LocalQueue {
 
     /// Makes this start a candidate if it is its turn: a place is free, all candidates have its period, and no start
     /// that waits comes first. Never blocks.
-    ///
-    /// # Errors
-    /// If the system refuses.
     pub fn try_enter(mut self) -> io::Result<Result<Admission, Self>> {
         let place = |number| self.folder.join(format!("{}-{number}", self.prefix));
         let (mut free, mut candidates) = (None, Vec::new());

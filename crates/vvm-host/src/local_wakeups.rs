@@ -1,7 +1,6 @@
-//! Wake-ups between processes of one user on one machine: after a release or a request, the others look at
-//! the storage at once instead of within a second.
-//!
-//! There is no server: every candidate binds a datagram socket in a folder of the user ([`folder`]).
+//! Wake-ups between processes of one user on one machine: after a release or a request, the others look at the storage
+//! at once instead of within a second. There is no server: every candidate binds a datagram socket in a folder of the
+//! user ([`folder`]).
 
 pub(crate) mod folder;
 
@@ -37,9 +36,6 @@ pub struct WakeSender {
 
 impl WakeSender {
     /// Opens a sender to the candidates for `name`.
-    ///
-    /// # Errors
-    /// If the folder can't be used.
     pub fn to(dir: &LocalDir, name: &str) -> Result<Self, UnfitFolder> {
         let Some(folder) = Folder::open(dir, name)? else { return Ok(Self { to: None }) };
         let socket = unbound().map_err(|cause| folder.unusable(cause))?;

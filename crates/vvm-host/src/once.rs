@@ -232,10 +232,7 @@ pub enum PeriodError {
     Unanswered(String),
 }
 
-/// Reads the periods of a name; `key` is its slot.
-///
-/// # Cancel safety
-/// May be dropped at will.
+/// Reads the periods of a name; `key` is its slot. Cancel safe.
 pub async fn read(
     documents: Option<&dyn DocumentStorage<ElectionKey>>,
     key: &ElectionKey,
@@ -293,7 +290,6 @@ mod tests {
         Periods { periods, ..Periods::default() }
     }
 
-    /// What the document says about the period, what follows, and whether a candidate need not lead for it.
     #[test]
     fn decision_follows_from_document_period_and_attempts() {
         let run = |attempt, last: Option<&PastPeriod>| Decision::Run { attempt, last: last.cloned() };

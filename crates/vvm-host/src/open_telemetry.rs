@@ -1,7 +1,6 @@
-//! [`Observation`]: the metrics and leaderships of a host by the API of OpenTelemetry.
-//!
-//! Nothing here exports or waits. A meter provider reads the metrics on its own thread, when it collects. A span
-//! and a latency are handed to the provider's processor, which must not block, as its specification says.
+//! [`Observation`]: the metrics and leaderships of a host by the API of OpenTelemetry. Nothing here exports or waits. A
+//! meter provider reads the metrics on its own thread, when it collects. A span and a latency are handed to the
+//! provider's processor, which must not block, as its specification says.
 
 use crate::{
     metrics::{HOST, LATENCY, Metric, SERVICES, Samples},

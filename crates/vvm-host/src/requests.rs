@@ -1,8 +1,6 @@
-//! Operators' requests to candidates and leaders: `vvm pause` and `vvm step-down`.
-//!
-//! [`RequestHandler`] handles them. A candidate reads requests with each scan of the slots. A leader does not
-//! scan, so it polls them as often as a standby does. A wake-up makes either of them look at once. [`may_work`]
-//! keeps work from starting in a pause.
+//! Operators' requests to candidates and leaders: `vvm pause` and `vvm step-down`. [`RequestHandler`] handles them. A
+//! candidate reads requests with each scan. A leader does not scan, so it polls them as often as a standby does. A
+//! wake-up makes either look at once. [`may_work`] keeps work from starting in a pause.
 
 use crate::host_storage::HostStorage;
 use ielections::{Holder, Terms, Timing, WriteError};

@@ -1,15 +1,16 @@
-//! [`HostStatus`]: the host writes it; HTTP, logs and the guardian read it.
-//!
-//! It has the [`Role`], whose changes can be awaited, the counters, the leaders last seen in other slots, and
-//! whether the storage works. Changes of the role become `tracing` events with fields, and the status at one
-//! moment becomes the JSON of `/status`.
+//! [`HostStatus`]: the host writes it; HTTP, logs and the guardian read it. Changes of the [`Role`] can be awaited, and
+//! become `tracing` events with fields. The status at one moment becomes the JSON of `/status`.
 
+#[macro_use]
+mod log;
 mod candidate;
 mod recent;
 #[cfg(feature = "opentelemetry")]
 mod reporter;
 mod role;
 mod seen;
+mod snapshot;
+mod storage_health;
 mod telemetry;
 
 #[cfg(feature = "opentelemetry")]
@@ -24,10 +25,10 @@ pub use role::{PendingRestart, Role, SlotLeadership, WhyStopping};
 
 use crate::{history::UnwrittenEnds, successor::UdpPeerLink, timeline::Timeline};
 use ielections::{Loss, Slot, Standing};
+use log::{log_new_leader, log_role};
 use parking_lot::Mutex;
 use recent::Recent;
 use seen::OtherLeaders;
-use serde_json::{Map, Value, json};
 use std::{
     collections::VecDeque,
     fmt,
@@ -37,13 +38,10 @@ use std::{
     },
     time::Duration,
 };
+use storage_health::StorageHealth;
 use tokio::sync::watch;
 use vvm_clock::{Clock, Instant};
 use vvm_storage::{ElectionKey, LateEnd, SlotNumber};
-
-macro_rules! log {
-    ($level:ident, $($fields:tt)*) => { tracing::$level!(target: "vvm", $($fields)*) };
-}
 
 /// The status of a host. Reading and writing never wait.
 pub struct HostStatus {
@@ -55,7 +53,7 @@ pub struct HostStatus {
     others: Mutex<OtherLeaders>,
     /// When the storage last answered, in the clock's nanoseconds; zero if it never did.
     answered_at: AtomicU64,
-    problem: Mutex<Problem>,
+    storage: Mutex<StorageHealth>,
     work_ended: Mutex<Option<Arc<str>>>,
     pub(crate) unwritten_ends: UnwrittenEnds,
     paused_by: Mutex<Option<Arc<str>>>,
@@ -71,50 +69,6 @@ pub struct HostStatus {
 
 const CHANGES: usize = 50;
 
-#[derive(Debug, Default)]
-struct Problem {
-    /// The last failure, until the storage answers.
-    last: Option<Arc<str>>,
-    /// The failure of the last claim or renewal, until one is answered, or another process has written.
-    write: Option<Arc<str>>,
-    reads_failed: u32,
-    writes_failed: u32,
-    /// Since when calls fail, and when that was logged last.
-    since: Option<Instant>,
-    logged_at: Option<Instant>,
-}
-
-/// How many calls in a row must fail before it is logged. Single calls may fail and are repeated.
-const FAILURES_IN_A_ROW: u32 = 2;
-
-const REMINDER: Duration = Duration::from_secs(60);
-
-impl Problem {
-    fn logs(&mut self, now: Instant) -> Option<Instant> {
-        let since = *self.since.get_or_insert(now);
-        let is_due = self.logged_at.is_none_or(|at| at.until(now) >= REMINDER);
-        is_due.then(|| self.logged_at = Some(now)).map(|()| since)
-    }
-
-    fn writes_work(&mut self) {
-        (self.write, self.writes_failed) = (None, 0);
-    }
-
-    fn is_over(&mut self) -> bool {
-        if self.reads_failed.max(self.writes_failed) == 0 {
-            self.since = None;
-        }
-        self.reads_failed.max(self.writes_failed) < FAILURES_IN_A_ROW && self.logged_at.take().is_some()
-    }
-
-    fn in_a_row(&mut self, call: Call) -> &mut u32 {
-        match call {
-            Call::Read => &mut self.reads_failed,
-            Call::Write => &mut self.writes_failed,
-        }
-    }
-}
-
 impl HostStatus {
     pub(crate) fn new(candidate: Candidate, clock: Arc<dyn Clock>) -> Self {
         Self {
@@ -125,7 +79,7 @@ impl HostStatus {
             telemetry: Telemetry::default(),
             others: Mutex::default(),
             answered_at: AtomicU64::new(0),
-            problem: Mutex::default(),
+            storage: Mutex::default(),
             work_ended: Mutex::default(),
             unwritten_ends: UnwrittenEnds::default(),
             paused_by: Mutex::default(),
@@ -184,14 +138,13 @@ impl HostStatus {
         (!margin.is_zero()).then_some((leading, margin))
     }
 
-    /// Fails with the reason if this process does not lead, and could not if a slot were free. A standby that
-    /// reaches its storage is ready: otherwise a roll-out that waits for readiness would never finish.
-    ///
-    /// A storage that can be read may refuse every write (disk full, no write quorum). So a failed claim or
-    /// renewal counts until the next one is answered.
+    /// Fails with the reason if this process does not lead, and could not if a slot were free. A standby that reaches
+    /// its storage is ready: otherwise a roll-out that waits for readiness would never finish. A storage that can be
+    /// read may refuse every write (disk full, no write quorum), so a failed claim or renewal counts until the next one
+    /// is answered.
     pub(crate) fn readiness(&self) -> Result<(), String> {
         let role = self.role();
-        let problem = self.problem.lock();
+        let problem = self.storage.lock();
         let reason = match &role {
             Role::Opening => match &problem.last {
                 Some(problem) => format!("{role}: {problem}"),
@@ -223,20 +176,6 @@ impl HostStatus {
         answered_at.max(self.began).until(self.clock.now())
     }
 
-    /// Returns why the storage does not work: its last failure since its last answer, or that of the last
-    /// claim or renewal.
-    pub(crate) fn storage_problem(&self) -> Option<Arc<str>> {
-        let problem = self.problem.lock();
-        problem.last.clone().or_else(|| problem.write.clone())
-    }
-
-    /// Returns what is wrong with the storage and for how long, for a line about a candidate that waits.
-    pub fn storage_trouble(&self) -> Option<String> {
-        let (reason, since) = (self.storage_problem()?, self.problem.lock().since);
-        let age = Age(since.map_or(Duration::ZERO, |since| since.until(self.clock.now())));
-        Some(format!("trouble with the storage{age}: {reason}"))
-    }
-
     /// Returns a line about the leader of the first slot that another process holds, as last seen.
     pub fn leader_seen(&self) -> Option<String> {
         self.others().first().map(SeenLeader::to_string)
@@ -260,7 +199,7 @@ impl HostStatus {
         self.others.lock().forget(slot);
         let leading = SlotLeadership { slot, standing, since: self.clock.now() };
         #[cfg(feature = "opentelemetry")]
-        self.reporter.get().into_iter().for_each(|reporter| reporter.leads(&self.candidate, &leading));
+        self.reporter.get().into_iter().for_each(|reporter| reporter.begin_span(&self.candidate, &leading));
         self.change(|_| Some(Role::Starting(leading)));
     }
 
@@ -268,7 +207,7 @@ impl HostStatus {
     #[cfg(feature = "opentelemetry")]
     pub(crate) fn leadership_ended(&self) {
         let Some(reporter) = self.reporter.get() else { return };
-        reporter.ended(&self.role(), &self.how_work_ended());
+        reporter.end_span(&self.role(), &self.how_work_ended());
     }
 
     pub(crate) fn is_started(&self) {
@@ -403,77 +342,9 @@ impl HostStatus {
         let latency = sent_at.until(self.clock.now());
         self.telemetry.renewals.record(latency);
         #[cfg(feature = "opentelemetry")]
-        self.reporter.get().into_iter().for_each(|reporter| reporter.renewed(latency));
+        self.reporter.get().into_iter().for_each(|reporter| reporter.record_renewal(latency));
         let (name, latency_ms) = (self.candidate.name.as_str(), latency.as_secs_f64() * 1e3);
         log!(debug, event = "renewed", latency_ms, "{name}: renewed in {latency:?}");
-    }
-
-    /// Records an answer. Logs it if a failure was logged, and no kind of calls fails any more.
-    ///
-    /// A write that is answered shows that reads work, too: it compares. A read shows no more than reads, unless
-    /// they had failed beside the writes: then the storage was away, and is back. A candidate writes only when a
-    /// slot is free, which may be a TTL later or never.
-    pub(crate) fn storage_answered(&self, call: Call) {
-        self.answered_at.fetch_max(self.clock.now().as_nanos(), Ordering::Relaxed);
-        let mut problem = self.problem.lock();
-        problem.last = None;
-        if call == Call::Write || problem.reads_failed > 0 {
-            problem.writes_work();
-        }
-        problem.reads_failed = 0;
-        let is_over = problem.is_over();
-        drop(problem);
-        self.log_if(is_over);
-    }
-
-    fn log_if(&self, is_over: bool) {
-        if is_over {
-            let name = self.candidate.name.as_str();
-            log!(info, event = "storage_works_again", name, "{name}: the storage works again");
-        }
-    }
-
-    /// Records a failure, and logs the first that is not a single one. A candidate that waits for ever would
-    /// otherwise not report a full disk or a server that is down.
-    pub(crate) fn storage_failed(&self, call: Call, failure: &str, error: &dyn fmt::Display) {
-        self.telemetry.failed(call, failure);
-        let reason = Arc::<str>::from(error.to_string());
-        let mut problem = self.problem.lock();
-        problem.last = Some(Arc::clone(&reason));
-        if call == Call::Write {
-            problem.write = Some(reason);
-        }
-        let now = self.clock.now();
-        problem.since.get_or_insert(now);
-        let in_a_row = problem.in_a_row(call);
-        *in_a_row = in_a_row.saturating_add(1);
-        let logs = (*in_a_row >= FAILURES_IN_A_ROW).then(|| problem.logs(now)).flatten();
-        drop(problem);
-        if let Some(since) = logs {
-            let (name, call, lasting) = (self.candidate.name.as_str(), call.word(), since.until(now));
-            let (age, lasting_ms) = (Age(lasting), millis(lasting));
-            log!(
-                warn, event = "storage_trouble", name, call, failure, lasting_ms, reason = %error,
-                "{name}: trouble with the storage{age}: {error}; trying again"
-            );
-        }
-    }
-
-    /// Records that the storage could not be opened, and logs the first such failure.
-    pub(crate) fn storage_not_opened(&self, error: &dyn fmt::Display) {
-        let mut problem = self.problem.lock();
-        problem.last = Some(error.to_string().into());
-        let now = self.clock.now();
-        let logs = problem.logs(now);
-        drop(problem);
-        if let Some(since) = logs {
-            let (name, lasting) = (self.candidate.name.as_str(), since.until(now));
-            let (age, lasting_ms) = (Age(lasting), millis(lasting));
-            log!(
-                warn, event = "storage_trouble", name, call = "open", lasting_ms, reason = %error,
-                "{name}: {error}; trying again{age}"
-            );
-        }
     }
 
     pub(crate) fn saw(&self, key: &ElectionKey, found: &Slot) {
@@ -502,7 +373,7 @@ impl HostStatus {
         if change.was_written {
             // The storage takes writes, and a standby makes none while another process renews: without this,
             // one failed claim would count as long as that process leads.
-            let mut problem = self.problem.lock();
+            let mut problem = self.storage.lock();
             problem.writes_work();
             let is_over = problem.is_over();
             drop(problem);
@@ -517,155 +388,8 @@ impl fmt::Debug for HostStatus {
     }
 }
 
-/// Logs a new role, except the last one: the program logs its own outcome. Its message is for subscribers that print
-/// messages.
-fn log_role(candidate: &Candidate, role: &Role) {
-    let (name, holder) = (candidate.name.as_str(), candidate.holder.as_str());
-    let event = role.word();
-    let slot = role.leadership().map(|leading| leading.slot);
-    let epoch = role.leadership().map(|leading| leading.standing.epoch().get());
-    let incarnation = role.leadership().map(|leading| leading.standing.incarnation().to_string());
-    let says = format!("{name}{}: {event}", slot.map(|slot| format!(" slot {slot}")).unwrap_or_default());
-    match role {
-        Role::Ended { .. } => {}
-        Role::Stopping { why: WhyStopping::Lost(loss), .. } => {
-            let (loss, reason, why) = (loss_word(loss), loss.to_string(), "lost");
-            let says = format!("{says}: {why}: {reason}");
-            log!(warn, event, name, holder, slot, epoch, incarnation, why, loss, reason, "{says}");
-        }
-        Role::Stopping { why, .. } => {
-            let why = why.word();
-            let says = format!("{says}: {}", why.replace('_', " "));
-            log!(info, event, name, holder, slot, epoch, incarnation, why, "{says}");
-        }
-        Role::Idling { idle, .. } => {
-            let PendingRestart { number: restart, limit, pause, ref ended } = *idle;
-            let (in_ms, reason) = (pause.as_millis() as u64, format!("the command {ended}"));
-            let says = format!("{says}: {reason}");
-            log!(
-                info,
-                event,
-                name,
-                holder,
-                slot,
-                epoch,
-                incarnation,
-                restart,
-                limit,
-                in_ms,
-                reason,
-                "{says}"
-            );
-        }
-        _ => log!(info, event, name, holder, slot, epoch, incarnation, "{says}"),
-    }
-}
-
-fn log_new_leader(candidate: &Candidate, leader: &SeenLeader) {
-    let (name, holder) = (candidate.name.as_str(), candidate.holder.as_str());
-    let (slot, epoch, new) = (leader.slot, leader.epoch.get(), leader.holder.as_str());
-    log!(info, event = "new_leader", name, holder, slot, epoch, leader = new, "{name}: {leader}");
-}
-
-/// ` for 65 s`; nothing below a second.
-struct Age(Duration);
-
-impl fmt::Display for Age {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = self.0.as_secs();
-        if seconds == 0 { Ok(()) } else { write!(out, " for {seconds} s") }
-    }
-}
-
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-impl HostStatus {
-    /// Returns the status at this moment. Counts of failures and losses have no zeros.
-    pub(crate) fn snapshot(&self) -> Value {
-        let role = self.role();
-        let (candidate, telemetry) = (&self.candidate, &self.telemetry);
-        let (renewals, not_ready) = (telemetry.renewals.read(), self.readiness().err());
-        let mean_ms = renewals.sum.as_secs_f64() * 1e3 / renewals.count as f64;
-        let bounds = renewals.cumulative.iter().map(|(bound, count)| (millis(*bound), *count));
-        let others = self.others().into_iter().map(|seen| {
-            let (slot, holder, epoch) = (seen.slot, seen.holder.as_str(), seen.epoch.get());
-            json!({"slot": slot, "holder": holder, "epoch": epoch, "seen_ms_ago": millis(seen.ago)})
-        });
-        let failures = telemetry.failures().filter(|(.., count)| *count > 0);
-        let failures = failures
-            .map(|(call, failure, count)| (format!("{}_{}", call.word(), failure), Value::from(count)));
-        let now = self.clock.now();
-        let change = |(at, says): &(Instant, String)| json!({"ms_ago": millis(at.until(now)), "says": says});
-        let changes = self.changes.lock().iter().map(change).collect::<Vec<_>>();
-        let uptime = self.began.until(self.clock.now());
-        let losses = telemetry.losses().filter(|(_, count)| *count > 0);
-        let mut shown = json!({
-            "version": env!("CARGO_PKG_VERSION"),
-            "name": candidate.name, "holder": candidate.holder.as_str(),
-            "slots": candidate.slots, "ttl_ms": millis(candidate.ttl.get()), "uptime_ms": millis(uptime),
-            "role": role.word(), "says": self.activity(), "ready": not_ready.is_none(),
-            "leadership": self.leadership_shown(&role),
-            "others": others.collect::<Vec<_>>(),
-            "storage": {
-                "location": *self.location.lock(),
-                "answered_ms_ago": millis(self.unanswered_for()),
-                "trouble": self.storage_problem().as_deref(),
-            },
-            "renewals": {
-                "count": renewals.count,
-                "mean_ms": (renewals.count > 0).then_some(mean_ms),
-                // For each bound, how many renewals did not take longer.
-                "up_to_ms": bounds.collect::<Vec<_>>(),
-            },
-            "leaderships": telemetry.leaderships.get(), "take_overs": telemetry.take_overs.get(),
-            "restarts": telemetry.restarts.get(), "check_failures": telemetry.check_failures.get(),
-            "failures": failures.collect::<Map<_, _>>(),
-            // The newest first.
-            "changes": changes,
-            "losses": losses.map(|(reason, count)| (reason.into(), count.into())).collect::<Map<_, _>>(),
-        });
-        if let Some(link) = self.successor.get() {
-            let ms_ago = |at: Instant| millis(at.until(now));
-            // `null` while none is named.
-            shown["successor"] = link.successor().map_or(Value::Null, |named| {
-                json!({
-                    "address": named.address.to_string(),
-                    "support_ms": millis(link.period.get()),
-                    "named_ms_ago": ms_ago(named.since),
-                    "acknowledged_ms_ago": named.acknowledged_at.map(ms_ago),
-                })
-            });
-        }
-        if let Some(reason) = not_ready {
-            shown["not_ready"] = reason.into();
-        }
-        if let Some(status) = *telemetry.last_exit_status.lock() {
-            shown["last_exit_status"] = status.into();
-        }
-        shown
-    }
-
-    fn leadership_shown(&self, role: &Role) -> Option<Value> {
-        let leading = role.leadership()?;
-        let mut shown = json!({
-            "slot": leading.slot, "epoch": leading.standing.epoch().get(),
-            "incarnation": leading.standing.incarnation().to_string(),
-            // The time until the kill deadline; zero once lost.
-            "margin_ms": millis(leading.standing.remaining()),
-            "since_ms": millis(leading.since.until(self.clock.now())),
-        });
-        if let Role::Stopping { why, .. } = role {
-            shown["stopping"] = why.word().into();
-        }
-        if let Role::Stopping { why: WhyStopping::Lost(loss), .. } = role
-            && let Some(loss) = loss_word(loss)
-        {
-            shown["loss"] = loss.into();
-        }
-        Some(shown)
-    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,6 @@
-//! [`StopSignals`]: stops a host by TERM, INT, HUP and QUIT. [`StopRequests`]: tells a second stop request
-//! from an echo of the first.
-//!
-//! A service manager signals every process of a unit, so guardian and host both get one TERM. `timeout` signals a
-//! process and then its group, so one process gets it twice. Neither means "kill at once", as a second Ctrl-C does.
+//! [`StopSignals`]: stops a host by TERM, INT, HUP and QUIT. [`StopRequests`]: tells a second stop request from an echo
+//! of the first: a service manager signals every process of a unit, so guardian and host both get one TERM, and
+//! `timeout` signals a process and then its group. Neither means "kill at once", as a second Ctrl-C does.
 
 use crate::exit_status;
 use rustix::process::Signal;

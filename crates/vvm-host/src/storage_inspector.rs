@@ -1,9 +1,9 @@
 use crate::{
     exit_status,
     local_wakeups::{LocalDir, WakeSender},
+    resource_limit::ResourceLimit,
 };
 use ielections::{ReadError, Slot, TtlStorage as _};
-use rustix::io::Errno;
 use std::{io, num::NonZeroU32, sync::Arc};
 use vvm_clock::{Clock, SystemClock};
 use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber, StorageUrl};
@@ -83,10 +83,7 @@ impl InspectError {
 }
 
 impl StorageInspector {
-    /// Opens the storage at `url` for `name`.
-    ///
-    /// # Cancel safety
-    /// May be dropped at will.
+    /// Opens the storage at `url` for `name`. Cancel safe.
     pub async fn open(url: &str, name: &str, purpose: Purpose) -> Result<Self, InspectError> {
         let clock = Arc::new(SystemClock::start().map_err(InspectError::system)?) as Arc<dyn Clock>;
         if !vvm_storage::url::shared_between_processes(url)? {
@@ -119,24 +116,18 @@ impl StorageInspector {
     }
 
     /// Returns the number of slots, if a candidate has settled it, and the keys of [`keys_of`](Self::keys_of).
-    ///
-    /// # Errors
-    /// If the storage fails.
     pub async fn keys(&self) -> Result<(Option<NonZeroU32>, Vec<ElectionKey>), ReadError> {
         let settled = self.storage.slot_count(&self.cluster).await?;
         Ok((settled, self.keys_of(settled)))
     }
 
-    /// Returns the keys of `settled` slots; of the first one alone if the number is not settled.
+    /// Returns the keys of so many slots; of the first one alone if no candidate has settled their number.
     pub fn keys_of(&self, settled: Option<NonZeroU32>) -> Vec<ElectionKey> {
         let slots = SlotNumber::all(settled.unwrap_or(NonZeroU32::MIN));
         slots.map(|slot| ElectionKey { cluster: self.cluster.clone(), slot }).collect()
     }
 
-    /// Returns the keys of all slots.
-    ///
-    /// # Errors
-    /// If no candidate has ever campaigned for the name, or the storage fails.
+    /// Returns the keys of all slots. Fails, too, if no candidate has ever campaigned for the name.
     pub async fn slots(&self) -> Result<Vec<ElectionKey>, InspectError> {
         let (settled, keys) = self.keys().await?;
         if settled.is_none() {
@@ -145,10 +136,7 @@ impl StorageInspector {
         Ok(keys)
     }
 
-    /// Checks that a slot was ever led.
-    ///
-    /// # Errors
-    /// [`InspectError::UnknownName`] if none of `slots` was.
+    /// Fails with [`InspectError::UnknownName`] if none of `slots` was ever led.
     pub fn check_known(&self, slots: &[Slot]) -> Result<(), InspectError> {
         if !self.is_unknown(slots) {
             return Ok(());
@@ -159,52 +147,5 @@ impl StorageInspector {
     /// Returns whether none of `slots` was ever led.
     pub fn is_unknown(&self, slots: &[Slot]) -> bool {
         slots.iter().all(|slot| slot.last_epoch().is_none())
-    }
-}
-
-/// The system refused a process, a thread, a descriptor, or memory.
-#[derive(Debug, thiserror::Error)]
-#[error("the system refuses what vvm needs: {0}{way_out}", way_out = way_out(.0))]
-pub struct ResourceLimit(#[from] io::Error);
-
-/// Returns the end of a message about `cause`: which limit to raise, and where. Empty if no known limit is the cause.
-pub fn way_out(cause: &io::Error) -> &'static str {
-    match Errno::from_io_error(cause) {
-        Some(Errno::MFILE) => ": let it open more files, 64 at least (ulimit -n, LimitNOFILE=)",
-        Some(Errno::NFILE) => ": the whole machine has too many files open (fs.file-max)",
-        Some(Errno::AGAIN) => {
-            ": let this user, or this container, have more processes and threads \
-             (ulimit -u, TasksMax=, pids.max)"
-        }
-        Some(Errno::FBIG) => ": let files be larger (ulimit -f, LimitFSIZE=)",
-        Some(Errno::NOMEM) => ": give it more memory (MemoryMax=, memory.max)",
-        _ => "",
-    }
-}
-
-impl From<Errno> for ResourceLimit {
-    fn from(cause: Errno) -> Self {
-        Self(cause.into())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn message_names_the_limit_and_where_it_is_set() {
-        let table = [
-            (Errno::MFILE, "ulimit -n"),
-            (Errno::NFILE, "fs.file-max"),
-            (Errno::AGAIN, "ulimit -u"),
-            (Errno::NOMEM, "memory.max"),
-            (Errno::FBIG, "ulimit -f"),
-        ];
-        for (errno, way_out) in table {
-            let text = ResourceLimit::from(errno).to_string();
-            assert!(text.contains(way_out), "{text}");
-        }
-        assert!(ResourceLimit::from(Errno::PERM).to_string().ends_with("(os error 1)"));
     }
 }

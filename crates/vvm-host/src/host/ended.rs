@@ -1,4 +1,4 @@
-use crate::{exit_status, http::CantListen, storage_inspector::way_out, successor::SuccessorRefusal};
+use crate::{exit_status, http::CantListen, resource_limit::way_out, successor::SuccessorRefusal};
 use ielections::{AcquireError, record::HolderTooLong};
 use std::{fmt, io, pin::Pin, process::ExitCode, sync::Arc, time::Duration};
 use vvm_deadman::ArmError;

@@ -13,17 +13,18 @@ use vvm_orch::AcquireTimeout;
 use vvm_storage::{ElectionKey, ElectionsTtlStorage, OpenedStorage, SettleError, SlotNumber, SysVvmStorage};
 
 /// The pause between two attempts to open a storage that is busy or full. A campaign polls as often.
-const PAUSE: Duration = Duration::from_secs(1);
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) async fn open_once(
     settings: &HostSettings,
     clock: &Arc<dyn Clock>,
 ) -> Result<Arc<ElectionsTtlStorage>, HostError> {
     let opened = vvm_storage::open(&settings.storage, Arc::clone(clock)).await;
-    check(opened.map_err(HostError::Storage)?, settings, clock).await
+    prepare(opened.map_err(HostError::Storage)?, settings, clock).await
 }
 
-pub(super) async fn check(
+/// Checks TTL and support period against the driver, settles the number of slots, and logs what the storage shows.
+pub(super) async fn prepare(
     opened: Arc<dyn SysVvmStorage>,
     settings: &HostSettings,
     clock: &Arc<dyn Clock>,
@@ -58,12 +59,12 @@ pub(super) async fn open(
         AcquireTimeout::UntilLeaderSeen => clock.now().after(Timing::new(settings.ttl).outage()),
         _ => give_up_at,
     };
-    repeat(|| Box::pin(open_once(settings, clock)), settings, clock, status, give_up_at).await
+    retry(|| Box::pin(open_once(settings, clock)), settings, clock, status, give_up_at).await
 }
 
-/// Repeats `attempt` until it succeeds, is refused, or `give_up_at` has come. A host that takes a free slot or ends
-/// makes one attempt, which has the time limits of its driver.
-async fn repeat<'a, T>(
+/// Repeats `attempt` until it succeeds, is refused, or `give_up_at` has come. A host that acquires within zero time makes
+/// one attempt, which has the time limits of its driver.
+async fn retry<'a, T>(
     // A type of its own would nest too deeply for the compiler.
     attempt: impl Fn() -> Pin<Box<dyn Future<Output = Result<T, HostError>> + Send + 'a>>,
     settings: &HostSettings,
@@ -96,7 +97,7 @@ async fn repeat<'a, T>(
         }
         status.storage_not_opened(&error);
         last = Some(error);
-        clock.sleep_until(clock.now().after(PAUSE).min(give_up_at)).await;
+        clock.sleep_until(clock.now().after(RETRY_PAUSE).min(give_up_at)).await;
     }
 }
 
@@ -110,8 +111,7 @@ impl HostError {
     }
 }
 
-/// The log line before the first campaign. It names the opened storage and its leader, so that an operator
-/// notices two candidates that do not share a storage.
+/// The log line before the first campaign: storage and leader, so that an operator notices candidates on two storages.
 #[derive(Debug)]
 struct StartLine {
     opened: Option<OpenedStorage>,
@@ -183,8 +183,7 @@ impl fmt::Display for StartLine {
     }
 }
 
-/// How long a storage may take to close after the hand-back. One second: a process that is told to stop shall
-/// end, even if a thread of its storage hangs in a system call, as fsync on a failing disk.
+/// How long a storage may take to close: a host shall end even if a thread of it hangs in fsync on a failing disk.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(super) async fn close(storage: Arc<HostStorage>, name: &str, clock: &Arc<dyn Clock>) {
@@ -244,7 +243,7 @@ mod tests {
         let (began, give_up_at) = (mock.now(), mock.now().after(Duration::from_secs(6)));
         let silent = || Box::pin(std::future::pending::<Result<(), HostError>>()) as Pin<Box<_>>;
         let status = status("payroll", "here", &clock);
-        let opened = repeat(silent, &settings, &clock, &status, give_up_at);
+        let opened = retry(silent, &settings, &clock, &status, give_up_at);
         let opened = in_steps(&mock, Duration::from_millis(500), opened).await;
         assert!(matches!(opened, Err(HostError::StorageTimedOut(_))), "{opened:?}");
         assert_eq!(mock.now().since(began), Duration::from_secs(6));

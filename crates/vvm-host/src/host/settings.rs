@@ -81,10 +81,7 @@ impl HostSettings {
     }
 }
 
-/// Returns `given`, or `HOSTNAME:PID`.
-///
-/// # Errors
-/// If the machine's name is too long for a holder, which uname(2) does not allow.
+/// Returns `given`, or `HOSTNAME:PID`. Fails if that is too long for a holder, which uname(2) does not allow.
 pub fn or_own_name(given: Option<&Holder>) -> Result<Holder, HolderTooLong> {
     if let Some(given) = given {
         return Ok(given.clone());

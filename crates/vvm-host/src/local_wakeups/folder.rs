@@ -1,7 +1,5 @@
-//! The folder of the wake-up sockets: this user's own, and writable by no other user.
-//!
-//! A socket's file name begins with a hash of the name that is led. Candidates for two names with the same
-//! hash wake each other in vain.
+//! The folder of the wake-up sockets: this user's own, and writable by no other user. A socket's file name begins with
+//! a hash of the name that is led. Candidates for two names with the same hash wake each other in vain.
 
 use ielections::{Entropy as _, OsEntropy};
 use rustix::{fs::Access, process::geteuid};
@@ -126,10 +124,8 @@ impl FromStr for LocalDir {
     }
 }
 
-/// Returns whether the folder exists, and fails if it is unfit.
-///
-/// In `/tmp` any user may create something under this path first, so links are not followed. Once the folder
-/// is ours, no other user can replace it, because `/tmp` is sticky.
+/// Returns whether the folder exists, and fails if it is unfit. In `/tmp` any user may create something under this path
+/// first, so links are not followed. Once it is ours, no other user can replace it, because `/tmp` is sticky.
 fn exists(path: &Path) -> Result<bool, UnfitFolder> {
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found,
@@ -165,10 +161,8 @@ impl Folder {
         self.path.join(format!("{}{:016x}", self.prefix, OsEntropy::default().next_u64()))
     }
 
-    /// Returns the sockets of this name, and ignores all other files.
-    ///
-    /// Reads the whole folder: a limit would hide candidates behind the files of others. Only this user can
-    /// add files, and ten thousand take a few milliseconds.
+    /// Returns the sockets of this name. Reads the whole folder: a limit would hide candidates behind the files of
+    /// others. Only this user can add files, and ten thousand take a few milliseconds.
     pub(super) fn sockets(&self) -> Vec<PathBuf> {
         self.sockets_with(&self.prefix)
     }

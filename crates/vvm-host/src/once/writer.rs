@@ -1,5 +1,5 @@
 use super::{Decision, ID, Once, PastPeriod, PeriodError, Periods};
-use crate::history::{after, end_timeout, now, shortened};
+use crate::history::{end_timeout, later_ms, shortened, unix_ms};
 use ielections::{
     DocumentId, DocumentReadError, DocumentWrite, DocumentWriteError, Documents, OnlyIf, ReadError, Standing,
     Timing, Ttl,
@@ -79,10 +79,7 @@ struct CountedAttempt {
 }
 
 impl PeriodWriter {
-    /// Writes under `standing`, whose TTL is `ttl`.
-    ///
-    /// # Errors
-    /// If the storage has no documents.
+    /// Writes under `standing`, whose TTL is `ttl`. Fails if the storage has no documents.
     pub fn new(
         standing: &Standing,
         holder: &str,
@@ -98,14 +95,8 @@ impl PeriodWriter {
         Ok(Self { documents, id, once, holder, clock, retry_pause, end_timeout })
     }
 
-    /// Does the work if its period is not done and an attempt is left: counts the attempt, runs the work, and marks
-    /// the period as done if the work has succeeded.
-    ///
-    /// # Errors
-    /// [`PeriodError`], before the work was started.
-    ///
-    /// # Cancel safety
-    /// As that of [`OnceWork::attempt`].
+    /// Does the work if its period is not done and an attempt is left: counts the attempt, runs the work, and marks the
+    /// period as done if the work has succeeded. Fails only before the work was started. Cancel safe if the work is.
     pub async fn run(
         &self,
         work: &impl OnceWork,
@@ -186,7 +177,7 @@ impl PeriodWriter {
             attempts: attempt,
             holder: self.holder.clone(),
             epoch: self.documents.epoch().get(),
-            started_ms: now(),
+            started_ms: unix_ms(),
             ended_ms: None,
             end: None,
         };
@@ -209,8 +200,7 @@ impl PeriodWriter {
         }
     }
 
-    /// Notes how an attempt ended that did not succeed, or gives up after as long as the history may delay a
-    /// release: the attempt is counted in any case.
+    /// Notes how an attempt failed, for at most as long as the history may delay a release: it is counted in any case.
     async fn note_end(&self, attempt: &CountedAttempt, how: &str) {
         tokio::select! {
             biased;
@@ -226,7 +216,7 @@ impl PeriodWriter {
         let lasted = self.clock.now().since(attempt.began);
         let mut known = periods.periods.iter_mut();
         let own = known.find(|known| known.period == self.once.period).ok_or(PeriodError::NoEntry)?;
-        own.ended_ms = Some(after(own.started_ms, lasted));
+        own.ended_ms = Some(later_ms(own.started_ms, lasted));
         own.done = failure.is_none();
         own.end = failure;
         Ok(periods)

@@ -28,12 +28,12 @@ impl Reporter {
         Self { tracer, span: Mutex::default(), latency, name: [name] }
     }
 
-    pub(crate) fn renewed(&self, latency: Duration) {
+    pub(crate) fn record_renewal(&self, latency: Duration) {
         self.latency.record(latency.as_secs_f64(), &self.name);
     }
 
     /// Begins the span of a leadership. It is a root: a leadership lasts longer than what the caller of the host traces.
-    pub(crate) fn leads(&self, candidate: &Candidate, leading: &SlotLeadership) {
+    pub(crate) fn begin_span(&self, candidate: &Candidate, leading: &SlotLeadership) {
         let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         let span = SpanBuilder::from_name("vvm.leadership").with_attributes([
             KeyValue::new("vvm.name", candidate.name.clone()),
@@ -46,7 +46,7 @@ impl Reporter {
     }
 
     /// Ends the span of a leadership, if there is one.
-    pub(crate) fn ended(&self, role: &Role, reason: &str) {
+    pub(crate) fn end_span(&self, role: &Role, reason: &str) {
         let Some(mut span) = self.span.lock().take() else { return };
         if let Role::Stopping { why, .. } = role {
             span.set_attribute(KeyValue::new("vvm.end", why.word()));

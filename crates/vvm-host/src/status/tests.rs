@@ -24,7 +24,7 @@ pub(crate) fn status(name: &str, holder: &str, clock: &Arc<dyn Clock>) -> Arc<Ho
 
 impl HostStatus {
     pub(crate) fn trouble_logged_at(&self) -> Option<Instant> {
-        self.problem.lock().logged_at
+        self.storage.lock().logged_at
     }
 
     pub(crate) fn is_troubled(&self) -> bool {

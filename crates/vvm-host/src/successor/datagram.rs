@@ -60,7 +60,6 @@ const LABEL: &[u8] = b"vvm successor 1";
 
 pub(super) type PublicKeyBytes = [u8; 32];
 
-/// Which slot a datagram is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct SlotId([u8; 16]);
 

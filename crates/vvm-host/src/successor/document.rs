@@ -14,7 +14,6 @@ const ID: &[u8] = b"vvm-successor";
 
 const VERSION: u32 = 1;
 
-/// As JSON.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct LeaderAddress {
     version: u32,
@@ -78,13 +77,7 @@ impl LeaderAddress {
     }
 }
 
-/// Returns the address of the successor that the leader of the record `entry` has named, as it wrote last.
-///
-/// # Errors
-/// If the storage fails.
-///
-/// # Cancel safety
-/// May be dropped at will.
+/// Returns the address of the successor that the leader of the record `entry` has named, as it wrote last. Cancel safe.
 pub async fn named_successor(
     storage: &ElectionsTtlStorage,
     key: &ElectionKey,

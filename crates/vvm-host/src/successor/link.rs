@@ -1,22 +1,27 @@
 //! [`UdpPeerLink`]: the network of a successor, on one UDP socket for the life of a host.
 
+mod enforcers;
+mod peers;
+
+pub(crate) use peers::NamedSuccessor;
+
 use super::{
     DeadlineEnforcer, SuccessorRefusal, SuccessorSettings,
-    datagram::{Kind, LEN, OwnKey, PairKey, PublicKeyBytes, Record, SlotId, Unverified, encode},
+    datagram::{Kind, LEN, OwnKey, PairKey, SlotId, Unverified, encode},
     document::{self, LeaderAddress},
 };
-use futures_util::future::select_all;
+use enforcers::in_force;
 use ielections::{
     DocumentStorage as _, Documents, Entry, Env, Standing, Ttl,
     successor::{Datagram, FromStandby, PeerInbox, PeerLink, PeerMessage, SupportPeriod, Withdrawal},
 };
 use parking_lot::Mutex;
+use peers::{KnownLeader, LinkState, OwnLeadership, Standby};
 use std::{
     collections::VecDeque,
     convert::Infallible,
     future::pending,
     net::SocketAddr,
-    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -34,18 +39,6 @@ use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage};
 /// How many datagrams are read before other tasks have their turn.
 const AT_ONCE: usize = 32;
 
-/// How many datagrams of one peer are delivered in a second. With the shortest P, eight are sent.
-const MESSAGES: u32 = 200;
-
-/// How many offers are delivered in a second. A standby makes one at each scan, and every P.
-const OFFERS: u32 = 20;
-
-/// How many unknown keys are tried in a second: each costs 50 µs, and every host that can send a datagram may send one.
-const AGREEMENTS: u32 = 20;
-
-/// How many standbys are kept that have offered themselves.
-const STANDBYS: usize = 16;
-
 /// The pause after the system refused to receive.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -61,7 +54,6 @@ pub(crate) struct UdpPeerLink {
     pub(crate) period: SupportPeriod,
     key: OwnKey,
     slot: SlotId,
-    /// For the log.
     name: ClusterName,
     clock: Arc<dyn Clock>,
     state: Mutex<LinkState>,
@@ -102,89 +94,6 @@ impl DatagramFate {
             Self::Repeated => "repeated",
             Self::Surplus => "surplus",
         }
-    }
-}
-
-#[derive(Default, Debug)]
-struct LinkState {
-    inbox: Option<PeerInbox>,
-    /// While this process leads.
-    own: Option<OwnLeadership>,
-    /// The leader that was found last.
-    leader: Option<KnownLeader>,
-    /// The record whose leader is looked for.
-    sought: Option<(ElectionKey, Entry)>,
-    tightening: Option<Instant>,
-    /// This process has won as the successor of a leader that it heard last so long before.
-    succeeded_after: Option<Duration>,
-    agreements: RateLimit,
-    offers: RateLimit,
-    messages: RateLimit,
-}
-
-#[derive(Debug)]
-struct OwnLeadership {
-    record: Record,
-    ttl: Ttl,
-    /// The standby that was pinged last.
-    pinged: Option<Standby>,
-    /// Others that have offered themselves, the newest last.
-    offered: VecDeque<Standby>,
-    /// The newest last.
-    keys: VecDeque<(PublicKeyBytes, PairKey)>,
-}
-
-/// One offer. Its address does not change: a copy of the offer from another address has no effect.
-#[derive(Debug)]
-struct Standby {
-    offer: [u8; 16],
-    address: SocketAddr,
-    key: PairKey,
-    last_number: u64,
-    /// When the first and the last ping that names it was sent.
-    named: Option<(Instant, Instant)>,
-    acknowledged_at: Option<Instant>,
-}
-
-/// The successor of this process, for people.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct NamedSuccessor {
-    pub(crate) address: SocketAddr,
-    pub(crate) since: Instant,
-    pub(crate) acknowledged_at: Option<Instant>,
-}
-
-#[derive(Debug)]
-struct KnownLeader {
-    record: Record,
-    ttl: Ttl,
-    address: SocketAddr,
-    key: PairKey,
-    /// What this process offered last.
-    offer: Option<[u8; 16]>,
-    last_number: u64,
-    acknowledged_at: Option<Instant>,
-}
-
-#[derive(Debug)]
-struct RateLimit {
-    since: Instant,
-    count: u32,
-}
-
-impl Default for RateLimit {
-    fn default() -> Self {
-        Self { since: Instant::ORIGIN, count: 0 }
-    }
-}
-
-impl RateLimit {
-    fn admits(&mut self, now: Instant, most: u32) -> bool {
-        if now.since(self.since) >= Duration::from_secs(1) {
-            (self.since, self.count) = (now, 0);
-        }
-        self.count = self.count.saturating_add(1);
-        self.count <= most
     }
 }
 
@@ -230,9 +139,7 @@ impl UdpPeerLink {
 
     /// Forgets what belongs to an earlier campaign or leadership.
     pub(crate) fn campaigns(&self) {
-        let mut state = self.state.lock();
-        let leader = state.leader.take();
-        *state = LinkState { leader, ..LinkState::default() };
+        self.state.lock().reset();
     }
 
     /// Heeds offers to the leadership of `standing` from now on. If this process was the successor of a leader, returns
@@ -307,10 +214,8 @@ impl UdpPeerLink {
         DatagramFate::ALL.into_iter().zip(self.fates.iter().map(|count| count.load(Relaxed)))
     }
 
-    /// Receives datagrams, reads documents in `storage`, and waits for confirmations of `enforcers`.
-    ///
-    /// # Cancel safety
-    /// May be dropped and called again at will.
+    /// Receives datagrams, reads documents in `storage`, and waits for confirmations of `enforcers`. May be called
+    /// again.
     pub(crate) async fn serve(
         &self,
         storage: &ElectionsTtlStorage,
@@ -449,125 +354,6 @@ impl UdpPeerLink {
             Err(_) => DatagramFate::Unsent,
         }
     }
-}
-
-/// Waits until each process that runs and enforces the deadline shows exactly `kill_at` (N2).
-///
-/// Why *exactly* proves that each has confirmed this message, or a later one of the same deadline, and no earlier one:
-/// the deadline of a support that is being tightened is the earliest of all, or no process shows it. It was made from a
-/// clock reading of this naming, in nanoseconds, so no earlier message had it. A link delivers in order, so whatever was
-/// sent before it has been overwritten. Until the naming no later message loosens it: only its removal does, and then
-/// the naming has ended. One that is at least as late would prove nothing: the deadline of the TTL may be shown still,
-/// while the message with this one is on its way.
-///
-/// A process that starts after this has read the deadline of this process by then: its slot is filled before.
-async fn in_force(enforcers: &mut [DeadlineEnforcer], kill_at: Instant) {
-    type Change<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
-    async fn changed<T>(confirmed: &mut watch::Receiver<T>) {
-        // After the sender is gone, nothing changes.
-        if confirmed.changed().await.is_err() {
-            pending::<()>().await;
-        }
-    }
-    loop {
-        let mut is_everywhere = true;
-        let mut changes = Vec::<Change<'_>>::new();
-        for enforcer in enforcers.iter_mut() {
-            let process = enforcer.borrow_and_update().clone();
-            if let Some(mut confirmed) = process {
-                is_everywhere &= *confirmed.borrow_and_update() == Some(kill_at);
-                changes.push(Box::pin(async move { changed(&mut confirmed).await }));
-            }
-            changes.push(Box::pin(changed(enforcer)));
-        }
-        if is_everywhere {
-            return;
-        }
-        select_all(changes).await;
-    }
-}
-
-impl LinkState {
-    /// A datagram for this process as standby.
-    fn pinged(&mut self, datagram: &Unverified<'_>, now: Instant) -> Result<Datagram, DatagramFate> {
-        let is_own = |leader: &&mut KnownLeader| {
-            leader.record == datagram.record() && leader.offer == Some(datagram.pairing.offer)
-        };
-        let leader = self.leader.as_mut().filter(is_own).ok_or(DatagramFate::Foreign)?;
-        let verified = next(datagram, &leader.key, leader.ttl, &mut leader.last_number)?;
-        if self.messages.admits(now, MESSAGES) { Ok(verified) } else { Err(DatagramFate::Surplus) }
-    }
-
-    /// A datagram for this process as leader.
-    fn answered(&mut self, datagram: &Unverified<'_>, now: Instant) -> Result<Datagram, DatagramFate> {
-        let own = self.own.as_mut().filter(|own| own.record == datagram.record());
-        let own = own.ok_or(DatagramFate::Foreign)?;
-        let (ttl, offer) = (own.ttl, datagram.pairing.offer);
-        let standby = own.pinged.as_mut().filter(|standby| standby.offer == offer);
-        let standby = standby.ok_or(DatagramFate::Foreign)?;
-        let verified = next(datagram, &standby.key, ttl, &mut standby.last_number)?;
-        if let Datagram::ToLeader(FromStandby::Answer { acknowledges: true, .. }) = verified {
-            standby.acknowledged_at = Some(now);
-        }
-        if self.messages.admits(now, MESSAGES) { Ok(verified) } else { Err(DatagramFate::Surplus) }
-    }
-
-    fn offered(
-        &mut self,
-        datagram: &Unverified<'_>,
-        from: SocketAddr,
-        link: &UdpPeerLink,
-    ) -> Result<Datagram, DatagramFate> {
-        let own = self.own.as_mut().filter(|own| own.record == datagram.record());
-        let own = own.ok_or(DatagramFate::Foreign)?;
-        let offer = datagram.pairing.offer;
-        if own.pinged.iter().chain(&own.offered).any(|standby| standby.offer == offer) {
-            return Err(DatagramFate::Repeated);
-        }
-        let now = link.clock.now();
-        let public = datagram.standby();
-        let known = own.keys.iter().find(|(known, _)| *known == public).map(|(_, key)| key.clone());
-        let is_known = known.is_some();
-        let key = match known {
-            Some(key) => key,
-            None if !self.agreements.admits(now, AGREEMENTS) => return Err(DatagramFate::Surplus),
-            None => link.key.with_standby(&public, link.slot, own.record).ok_or(DatagramFate::Foreign)?,
-        };
-        let verified = datagram.verify(&key, own.ttl).ok_or(DatagramFate::Foreign)?;
-        if !self.offers.admits(now, OFFERS) {
-            return Err(DatagramFate::Surplus);
-        }
-        if !is_known {
-            push_bounded(&mut own.keys, (public, key.clone()));
-        }
-        push_bounded(
-            &mut own.offered,
-            Standby { offer, address: from, key, last_number: 0, named: None, acknowledged_at: None },
-        );
-        Ok(verified)
-    }
-}
-
-fn push_bounded<T>(newest_last: &mut VecDeque<T>, item: T) {
-    if newest_last.len() >= STANDBYS {
-        newest_last.pop_front();
-    }
-    newest_last.push_back(item);
-}
-
-/// Verifies a datagram whose number is larger than that of every earlier one (N8).
-fn next(
-    datagram: &Unverified<'_>,
-    key: &PairKey,
-    ttl: Ttl,
-    last_number: &mut u64,
-) -> Result<Datagram, DatagramFate> {
-    if datagram.number <= *last_number {
-        return Err(DatagramFate::Repeated);
-    }
-    let verified = datagram.verify(key, ttl).ok_or(DatagramFate::Foreign)?;
-    *last_number = datagram.number;
-    Ok(verified)
 }
 
 impl PeerLink<ElectionKey> for UdpPeerLink {

@@ -32,13 +32,7 @@ const TIMEOUT: Duration = Duration::from_millis(500);
 const ATTEMPTS: usize = 3;
 
 /// Offers a standby to the leader of the record `entry`, and waits for its first test. It answers none, so it is never
-/// named.
-///
-/// # Errors
-/// If the storage fails.
-///
-/// # Cancel safety
-/// May be dropped at will.
+/// named. Cancel safe.
 pub async fn probe_leader(
     storage: &ElectionsTtlStorage,
     (key, entry): (&ElectionKey, &Entry),

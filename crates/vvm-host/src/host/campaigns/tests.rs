@@ -153,7 +153,6 @@ async fn standby_reports_the_end_of_an_outage_at_once() {
     }
 }
 
-/// A renewal that was answered too late, and its read-back, fail; the next renewal works.
 #[tokio::test]
 async fn leader_reports_the_end_of_an_outage_with_its_next_renewal() {
     for outage in OUTAGES {
@@ -228,8 +227,7 @@ impl Layer for LateClaim {
     }
 }
 
-/// Not always that of the last claim: otherwise its guardian could not release the record, and a fail-over would take
-/// a TTL.
+/// Not always that of the last claim. Otherwise its guardian could not release the record, and a fail-over takes a TTL.
 #[tokio::test]
 async fn guardian_knows_the_claim_that_won_when_the_work_starts() {
     let reports = Arc::new(Mutex::new(Vec::new()));

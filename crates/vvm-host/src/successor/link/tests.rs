@@ -1,4 +1,4 @@
-use super::*;
+use super::{peers::OFFERS, *};
 use crate::{
     status::tests::key,
     successor::{ProbeOutcome, probe_leader},
@@ -66,7 +66,6 @@ impl Peer {
         datagram
     }
 
-    /// Waits until this many datagrams have had this fate.
     async fn has_counted(&self, fate: DatagramFate, least: u64) {
         while self.link.fates().any(|(of, count)| of == fate && count < least) {
             yield_now().await;
@@ -100,7 +99,6 @@ impl Scene {
         self.storage.get(&key()).await.unwrap().entry().unwrap().clone()
     }
 
-    /// A leader and a standby that has found it.
     async fn pair(&self) -> (Peer, Peer, Pairing, Leadership) {
         let (leader, mut standby) = (Peer::new(self, Vec::new()), Peer::new(self, Vec::new()));
         let leadership = self.leadership().await;
@@ -340,7 +338,6 @@ async fn address_that_no_other_machine_reaches_is_refused() {
     assert!(refusal.to_string().contains(&format!("127.0.0.1:{port}")), "{refusal}");
 }
 
-/// For `vvm status` and `vvm watch`.
 #[tokio::test]
 async fn document_shows_the_successor_while_it_is_named() {
     let scene = Scene::new();
