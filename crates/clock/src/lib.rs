@@ -14,13 +14,6 @@
 //! # }
 //! ```
 //!
-//! - [`Clock`], [`Instant`], [`Sleep`]: the trait, and its types.
-//! - [`SystemClock`]: the machine's clock, for any async runtime or none.
-//! - [`WallClock`], [`SystemWallClock`]: the date, used only to make a new epoch.
-//! - [`Alarm`]: a timer that one thread waits for and other threads set.
-//! - [`Readings`]: all clocks of the machine at one moment, for diagnosis.
-//! - [`DisplayDuration`]: a duration formatted for messages.
-//!
 //! `std::time::Instant` stops during suspend on Linux (rust-lang/rust#87906). A leader that measures a lease with it
 //! would still trust a lease that expired during a suspend. Clocks for tests are in the crate `testing-time`.
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -48,11 +41,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// A future that resolves once a clock has reached a deadline.
-///
-/// Boxed, so that the trait is usable as `dyn Clock`.
-///
-/// # Cancel safety
+/// A future that resolves once a clock has reached a deadline. Boxed, so that the trait is usable as `dyn Clock`.
 /// Dropping it cancels the wait and frees its timer.
 pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
 

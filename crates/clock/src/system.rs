@@ -1,8 +1,6 @@
-//! [`SystemClock`]: `CLOCK_BOOTTIME`, and one thread that wakes all sleepers of a clock.
-//!
-//! The clock does not use the async runtime's timers: tokio's follow `CLOCK_MONOTONIC`, which stops during
-//! suspend. It does not use a timerfd for each sleeper, because a thousand sleepers would then need a
-//! thousand file descriptors (I11).
+//! [`SystemClock`]: `CLOCK_BOOTTIME`, and one thread that wakes all sleepers of a clock. The clock does not use the
+//! async runtime's timers: tokio's follow `CLOCK_MONOTONIC`, which stops during suspend. It does not use a timerfd for
+//! each sleeper, because a thousand sleepers would then need a thousand file descriptors (I11).
 
 use crate::{Clock, Instant, Sleep};
 use rustix::{
@@ -23,17 +21,13 @@ use std::{
     time::Duration,
 };
 
-/// The machine's monotonic clock, `CLOCK_BOOTTIME`, which counts suspend.
-///
-/// Clones share one thread, which ends with the last clone and the last sleep (I9).
+/// The machine's monotonic clock, `CLOCK_BOOTTIME`, which counts suspend. Clones share one thread, which ends with the
+/// last clone and the last sleep (I9).
 #[derive(Clone)]
 pub struct SystemClock(Arc<Owner>);
 
 impl SystemClock {
-    /// Starts the clock's thread.
-    ///
-    /// # Errors
-    /// Fails if the process is out of file descriptors or threads.
+    /// Starts the clock's thread. Fails if the process is out of file descriptors or threads.
     pub fn start() -> io::Result<Self> {
         let shared =
             Arc::new(SharedSleepers { alarm: Alarm::new()?, sleepers: Mutex::new(Sleepers::default()) });
@@ -190,10 +184,7 @@ fn now() -> Instant {
 pub struct Alarm(OwnedFd);
 
 impl Alarm {
-    /// Returns an alarm that is not set.
-    ///
-    /// # Errors
-    /// Fails if the process is out of file descriptors.
+    /// Returns an alarm that is not set. Fails if the process is out of file descriptors.
     pub fn new() -> io::Result<Self> {
         Ok(Self(timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC)?))
     }

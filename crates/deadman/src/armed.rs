@@ -1,7 +1,5 @@
-//! [`Deadman`]: a set of deadlines. A [`Trigger`] acts at the earliest, and only a confirmed renewal moves one
-//! later (I4).
-//!
-//! One lock covers the choice of the earliest deadline and the call of the trigger, so that two renewals
+//! [`Deadman`]: a set of deadlines. A [`Trigger`] acts at the earliest, and only a confirmed renewal moves one later
+//! (I4). One lock covers the choice of the earliest deadline and the call of the trigger, so that two renewals
 //! confirmed at once can't leave an older choice in force.
 
 use slab::Slab;
@@ -19,13 +17,9 @@ use vvm_clock::Instant;
 /// Acts at the earliest deadline. [`SystemTrigger`](crate::SystemTrigger) ends the process, and a recorder in
 /// tests records it. A host that informs a guardian process wraps the system's trigger.
 pub trait Trigger: fmt::Debug + Send + Sync + 'static {
-    /// Replaces the earliest deadline; `None` means that no deadline is armed.
-    ///
-    /// The set calls it under its lock, on a change, and at most once for a batch (I4). It must not call the
-    /// [`Deadman`].
-    ///
-    /// # Errors
-    /// Fails if the deadline could not be set. The previous one must then be in force.
+    /// Replaces the earliest deadline; `None` means that no deadline is armed. Fails if it could not be set: the
+    /// previous one must then be in force. The set calls it under its lock, on a change, and at most once for a batch
+    /// (I4). It must not call the [`Deadman`].
     fn set_earliest(&self, earliest: Option<(Instant, &Subject)>) -> io::Result<()>;
 
     /// Returns the current time on the clock of the deadlines.
@@ -106,10 +100,7 @@ impl Deadman {
         self.0.trigger.now()
     }
 
-    /// Arms a deadline. It is in force when this returns.
-    ///
-    /// # Errors
-    /// [`ArmError::Passed`] and [`ArmError::Kernel`]. Nothing is armed then.
+    /// Arms a deadline. It is in force when this returns, and nothing is armed after an error.
     pub fn arm(&self, subject: Subject, at: Instant) -> Result<ArmedDeadline, ArmError> {
         let mut set = self.lock();
         if self.now() >= at {
@@ -246,9 +237,8 @@ struct DeadlineEntry {
     id: usize,
 }
 
-/// Places of deadlines, the earliest first. A renewal costs constant time if all TTLs are equal (I11).
-///
-/// A deadline that moves gets a second place. The set recognises the outdated one when it is the first.
+/// Places of deadlines, the earliest first. A renewal costs constant time if all TTLs are equal (I11). A deadline that
+/// moves gets a second place. The set recognises the outdated one when it is the first.
 #[derive(Default)]
 struct DeadlineOrder {
     /// Places that came in ascending order, as those of renewals with one TTL do. With 100,000 places, cache

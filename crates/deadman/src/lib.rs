@@ -18,12 +18,6 @@
 //! # }
 //! ```
 //!
-//! - [`Deadman`], [`ArmedDeadline`], [`Subject`]: a set of deadlines; the earliest one acts (I4).
-//! - [`SystemTrigger`]: a thread and a kernel timer that end the process.
-//! - [`Trigger`]: the trait between them, for a host that also informs a guardian, and for tests.
-//! - [`ArmError`], [`EXIT_STATUS`], [`SECOND_LAYER_BEHIND`]: errors, and how the process ends.
-//! - [`KernelTimer`]: the timer without a thread.
-//!
 //! The caller chooses the deadlines: `ielections` derives them from the TTL. All `unsafe` code of the
 //! workspace is in this crate's module `system`.
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -42,11 +42,8 @@ pub struct SystemTrigger {
 }
 
 impl SystemTrigger {
-    /// Starts both layers without a deadline. A process needs one trigger and one set: see [`Deadman::system`].
-    ///
-    /// # Errors
-    /// [`ArmError::Kernel`] if the process is out of threads or file descriptors, or for a reason of
-    /// [`KernelTimer::new`].
+    /// Starts both layers without a deadline. A process needs one trigger and one set: see [`Deadman::system`]. Fails
+    /// if the process is out of threads or file descriptors, or for a reason of [`KernelTimer::new`].
     pub fn start() -> Result<Arc<Self>, ArmError> {
         let second = KernelTimer::new().map_err(ArmError::Kernel)?;
         let first = DeadlineThread::start("deadman", |at, subject| {
@@ -59,11 +56,10 @@ impl SystemTrigger {
 }
 
 impl Trigger for SystemTrigger {
-    /// Makes one system call, and a second one for the thread only if the deadline becomes earlier than the
-    /// thread's alarm. The thread notices a later deadline when the old alarm wakes it.
-    ///
-    /// The thread compares the time under the same lock. Once it has found the deadline passed, this call
-    /// does not return, and the kernel timer does not change.
+    /// Makes one system call, and a second one for the thread only if the deadline becomes earlier than the thread's
+    /// alarm. The thread notices a later deadline when the old alarm wakes it. The thread compares the time under the
+    /// same lock. Once it has found the deadline passed, this call does not return, and the kernel timer does not
+    /// change.
     fn set_earliest(&self, earliest: Option<(Instant, &Subject)>) -> io::Result<()> {
         let behind = earliest.map(|(at, _)| at.after(SECOND_LAYER_BEHIND));
         self.first.set(earliest, || self.second.set(behind))
@@ -75,10 +71,8 @@ impl Trigger for SystemTrigger {
 }
 
 impl Deadman {
-    /// Returns a set with a [`SystemTrigger`]: its earliest deadline ends this process. A process needs one.
-    ///
-    /// # Errors
-    /// The same as [`SystemTrigger::start`].
+    /// Returns a set with a [`SystemTrigger`], which fails as its `start`: its earliest deadline ends this process. A
+    /// process needs one.
     pub fn system() -> Result<Self, ArmError> {
         Ok(Self::with_trigger(SystemTrigger::start()?))
     }

@@ -12,11 +12,6 @@
 //! assert_eq!(clock.now(), deadline);
 //! ```
 //!
-//! - [`MockClock`]: advances only when the test calls it, or to the next sleeper when all tasks are idle.
-//! - [`IsolatedClock`], [`IsolatedView`]: a clock that only its owner can advance, so that a kill deadline on it does
-//!   not fire when the test advances its own clock.
-//! - [`MockWallClock`]: a date that the test sets.
-//!
 //! Nothing here reads the machine's time or starts a thread, so equal inputs give equal runs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
@@ -84,9 +79,7 @@ impl MockClock {
         Self(Arc::new(Mutex::new(Timeline { now, ..Timeline::default() })))
     }
 
-    /// Advances by `span`, and wakes the sleepers that are due.
-    ///
-    /// The clock moves in one step, so every woken task sees the end of the span.
+    /// Advances by `span` in one step, and wakes the sleepers that are due: each sees the end of the span.
     /// [`advance_to_next`](Self::advance_to_next) stops at each deadline.
     pub fn advance(&self, span: Duration) {
         self.advance_by_rule(|now, _| Some(now.after(span)));
@@ -221,8 +214,8 @@ impl Drop for MockSleep {
     }
 }
 
-/// A clock that only its owner can advance. Not `Clone`; [`view`](Self::view) gives read access. Once it is
-/// dropped, the time of its views never changes again.
+/// A clock that only its owner can advance, so that a kill deadline on it does not fire when the test advances its own.
+/// Not `Clone`; [`view`](Self::view) gives read access. Once it is dropped, the time of its views never changes again.
 #[derive(Debug, Default)]
 pub struct IsolatedClock(MockClock);
 

@@ -30,11 +30,6 @@
 //! # }
 //! ```
 //!
-//! - [`Vvm`], [`VvmConfig`], [`AcquireTimeout`]: the services, the slots, and how long to campaign.
-//! - [`RunningVvm`], [`VvmLeadership`], [`NotLeading`]: wait for leadership, problems and the end.
-//! - [`Service`], [`service_fn`], [`ServiceContext`], [`Work`]: the work of a leader.
-//! - [`Problem`], [`Failure`]: why a VVM stopped, which is the first problem (I8).
-//!
 //! The clock, the spawner and the elections are arguments, so that a simulation can replace them. Elections
 //! are in the crate `ielections`. The crate `vvm-host` adds storages, settings and HTTP.
 #![cfg_attr(docsrs, feature(doc_cfg))]

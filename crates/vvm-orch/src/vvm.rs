@@ -139,9 +139,7 @@ impl<K> VvmConfig<K> {
     }
 }
 
-/// A launched VVM.
-///
-/// Dropping it shuts the VVM down as [`shutdown`](Self::shutdown) does, but does not wait for it.
+/// A launched VVM. Dropping it shuts the VVM down as [`shutdown`](Self::shutdown) does, but does not wait for it.
 #[must_use = "dropping the handle shuts the VVM down"]
 pub struct RunningVvm<K: Key> {
     state: Arc<VvmState<K>>,
@@ -150,23 +148,15 @@ pub struct RunningVvm<K: Key> {
 }
 
 impl<K: Key> RunningVvm<K> {
-    /// Waits until the VVM leads and all its services are ready.
-    ///
-    /// # Errors
-    /// [`NotLeading`] if the VVM had a problem or was shut down, also after it has led.
-    ///
-    /// # Cancel safety
-    /// It may be dropped and called again. Several callers may wait at once.
+    /// Waits until the VVM leads and all its services are ready. Fails if it had a problem or was shut down, also after
+    /// it has led. Cancel safe; several callers may wait at once.
     pub async fn leading(&self) -> Result<VvmLeadership<K>, NotLeading> {
         self.state.leading().await
     }
 
-    /// Waits for the first problem (I8). Returns `None` if the VVM shuts down without one.
-    ///
-    /// After a problem the VVM shuts itself down, and [`shutdown`](Self::shutdown) waits for the end.
-    ///
-    /// # Cancel safety
-    /// It may be dropped and called again. Several callers may wait at once.
+    /// Waits for the first problem (I8). Returns `None` if the VVM shuts down without one. After a problem the VVM
+    /// shuts itself down, and [`shutdown`](Self::shutdown) waits for the end. Cancel safe; several callers may wait at
+    /// once.
     pub async fn problem(&self) -> Option<Problem> {
         self.state.problem_or_done().await.cloned()
     }

@@ -24,10 +24,8 @@ use std::{future::pending, num::NonZeroU32, sync::Arc, time::Duration};
 /// once.
 const BATCHES: usize = 8;
 
-/// The storage of elections on a database, with settings and requests beside the records.
-///
-/// # Errors
-/// Each call fails if the storage does.
+/// The storage of elections on a database, with settings and requests beside the records. Each call fails if the
+/// storage does.
 ///
 /// # Cancel safety
 /// A read may be dropped at any time. A write that is dropped may or may not have been applied, and may be repeated.

@@ -1,16 +1,12 @@
 //! The sysvvm keyspace: one partition per election key, and one driver per database behind one trait.
 //!
-//! - [`SysVvmStorage`]: what a new backend implements; [`SysVvmHints`]: how it hints at changes to other processes.
-//! - [`Step`], [`decide`]: a write on a partition, and what it means: the same for every backend.
-//! - [`ElectionsTtlStorage`]: the storage of elections on top of it; owns every key prefix.
-//! - [`OperatorRequests`]: requests of operators to leaders and candidates, stored beside the leader records.
-//! - `cells` (feature): elections on a storage with compare-and-swap on one value.
-//! - Drivers, each a feature: [`mem`], `sled`, [`sqlite`], `scylla` (or Apache Cassandra), `postgres`, `mysql` (or
-//!   MariaDB), `etcd`, `kubernetes`, `dynamodb`, `object-store` (Amazon S3, Google Cloud Storage, Azure).
-//! - [`open`], [`init_storage`]: open and create the storage that a URL names.
-//! - `testing` (feature): storages for tests, in front of others.
+//! [`SysVvmStorage`] is what a new backend implements; [`decide`] says what a write on a partition means, for every
+//! backend. [`ElectionsTtlStorage`] is the storage of elections on top of it, and owns every key prefix.
 //!
-//! The crate compiles with any one driver alone, or with none.
+//! Drivers, each a feature: [`mem`], `sled`, [`sqlite`], `scylla` (or Apache Cassandra), `postgres`, `mysql` (or
+//! MariaDB), `etcd`, `kubernetes`, `dynamodb`, `object-store` (Amazon S3, Google Cloud Storage, Azure). The crate
+//! compiles with any one alone, or with none. With the feature `cells`: elections on any storage with compare-and-swap
+//! on one value.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,7 @@
-//! [`OperatorRequests`]: records by which an operator pauses a name, or has a leader step down.
-//!
-//! A request is a small record in a partition of its own, which the verbs of leader records move: it is claimed when it
-//! is made, renewed from stage to stage, and released when it is over. The text of a step-down's record is `v2 SLOT
-//! EPOCH LIFETIME_MS STANDBY`.
+//! [`OperatorRequests`]: records by which an operator pauses a name, or has a leader step down. A request is a small
+//! record in a partition of its own, which the verbs of leader records move: it is claimed when it is made, renewed
+//! from stage to stage, and released when it is over. The text of a step-down's record is `v2 SLOT EPOCH LIFETIME_MS
+//! STANDBY`.
 
 use crate::key::SlotNumber;
 use ielections::{
@@ -94,9 +93,7 @@ fn wall_time(entry: &Entry) -> Duration {
 
 const FORMAT: u32 = 2;
 
-/// One leader shall stop its work and release its slot, once.
-///
-/// A cluster has at most one; a later one replaces it.
+/// One leader shall stop its work and release its slot, once. A cluster has at most one; a later one replaces it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StepDown {
     /// The slot to release.

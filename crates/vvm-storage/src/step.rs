@@ -1,8 +1,6 @@
-//! [`Step`]: a write on one partition. [`decide`]: what it does to a state.
-//!
-//! Drivers that read, compare and write within a transaction of their own call [`decide`]. A driver that sends
-//! a condition to a server states the same condition in the server's language;
-//! `testing::compare_steps` (feature) compares random steps on it with [`decide`].
+//! [`Step`]: a write on one partition. [`decide`]: what it does to a state. Drivers that read, compare and write within
+//! a transaction of their own call [`decide`]. A driver that sends a condition to a server states the same condition in
+//! the server's language; `testing::compare_steps` (feature) compares random steps on it with [`decide`].
 
 use ielections::{
     DocumentId, DocumentVersion, DocumentWrite, Entry, Epoch, Fence, FenceState, Holder, Incarnation, OnlyIf,
@@ -208,9 +206,6 @@ pub enum Decision<'step> {
 ///   was applied finds its condition broken by itself: a second copy of it is refused. A read that shows the
 ///   step's own version proves that it was applied; no refusal and no other state proves that it was not, while
 ///   a copy may be under way. A refusal is decided on one state at one moment, and shows exactly that state.
-///
-/// # Errors
-/// If the state can't be read.
 pub fn decide<'step, S: PartitionState>(state: &S, step: &'step Step) -> Result<Decision<'step>, S::Error> {
     let replace = |holds: bool, stands: Slot, decision| {
         Ok(if holds { decision } else { Decision::Refuse(CurrentState::Slot(stands)) })

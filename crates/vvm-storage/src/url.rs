@@ -160,12 +160,7 @@ pub async fn open(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn SysVvmStor
 }
 
 /// Opens the storage as [`open`] does, for a process that only looks: it writes nothing where a candidate would.
-///
-/// # Errors
-/// As [`open`].
-///
-/// # Cancel safety
-/// Dropped, it leaves nothing open.
+/// Errors and cancel safety as [`open`].
 pub async fn open_to_look(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn SysVvmStorage>, OpenError> {
     let place = parse(url)?;
     match place.scheme.feature {
@@ -261,29 +256,21 @@ async fn try_to_write(url: &str) -> Result<(), OpenError> {
     }
 }
 
-/// Whether other processes can share the storage that `url` names. Needs neither an open storage nor the driver.
-///
-/// # Errors
-/// If the URL is malformed.
+/// Whether other processes can share the storage that `url` names. Needs neither an open storage nor the driver, and
+/// fails only if the URL is malformed.
 pub fn shared_between_processes(url: &str) -> Result<bool, OpenError> {
     let place = parse(url)?;
     Ok(place.is_server() || place.scheme.feature == "sqlite")
 }
 
 /// Whether the storage that `url` names is on a server, so that it outlasts the loss of a candidate's machine. Needs
-/// neither an open storage nor the driver.
-///
-/// # Errors
-/// If the URL is malformed.
+/// neither an open storage nor the driver, and fails only if the URL is malformed.
 pub fn shared_between_machines(url: &str) -> Result<bool, OpenError> {
     Ok(parse(url)?.is_server())
 }
 
-/// Whether the storage that `url` names exists, so that opening it creates nothing. Always `false` for
-/// memory, and always `true` for a server: opening creates no keyspace and no table.
-///
-/// # Errors
-/// If the URL is malformed.
+/// Whether the storage that `url` names exists, so that opening it creates nothing. Always `false` for memory, and
+/// always `true` for a server: opening creates no keyspace and no table. Fails only if the URL is malformed.
 pub fn exists(url: &str) -> Result<bool, OpenError> {
     let place = parse(url)?;
     if place.is_server() || place.scheme.feature == "mem" {

@@ -1,6 +1,5 @@
-//! [`DeadlineThread`]: a thread that waits for a deadline, and acts when it is due.
-//!
-//! Moving the deadline later needs no system call: the thread notices it when its old alarm goes off.
+//! [`DeadlineThread`]: a thread that waits for a deadline, and acts when it is due. Moving the deadline later needs no
+//! system call: the thread notices it when its old alarm goes off.
 
 use crate::Subject;
 use std::{
@@ -34,11 +33,8 @@ struct AlarmState {
 }
 
 impl DeadlineThread {
-    /// Starts the thread. When the deadline is due, it calls `act` once and ends. No deadline can be set
-    /// while `act` runs.
-    ///
-    /// # Errors
-    /// Fails if the process is out of threads or file descriptors.
+    /// Starts the thread. When the deadline is due, it calls `act` once and ends. No deadline can be set while `act`
+    /// runs. Fails if the process is out of threads or file descriptors.
     pub(super) fn start(name: &str, act: impl Fn(Instant, &Subject) + Send + 'static) -> io::Result<Self> {
         let shared = Arc::new(ThreadState { alarm: Alarm::new()?, state: Mutex::default() });
         let thread = thread::Builder::new().name(name.into()).spawn({
@@ -51,11 +47,8 @@ impl DeadlineThread {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Calls `set_other_layer`, and replaces the deadline if that succeeds. The lock is held for both, so the
-    /// thread does not act in between.
-    ///
-    /// # Errors
-    /// The error of `set_other_layer`. The deadline is then unchanged.
+    /// Calls `set_other_layer`, and replaces the deadline if that succeeds. The lock is held for both, so the thread
+    /// does not act in between.
     pub(super) fn set(
         &self,
         deadline: Option<(Instant, &Subject)>,
@@ -119,10 +112,8 @@ impl Drop for DeadlineThread {
     }
 }
 
-/// Blocks all signals for the calling thread, except SIGKILL and SIGSTOP, which can't be blocked.
-///
-/// No signal handler of the program then runs on it, and writing to a closed standard error is an error
-/// instead of SIGPIPE.
+/// Blocks all signals for the calling thread, except SIGKILL and SIGSTOP, which can't be blocked. No signal handler of
+/// the program then runs on it, and writing to a closed standard error is an error instead of SIGPIPE.
 fn block_all_signals() {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: sigfillset initialises the set behind the pointer, and pthread_sigmask only reads it. A null
@@ -135,10 +126,9 @@ fn block_all_signals() {
     debug_assert_eq!(outcome, 0);
 }
 
-/// Writes the message of the thread before it ends the process to standard error, and ignores errors.
-///
-/// A thread that hangs may hold the lock of the allocator, a logger or the library's standard error. So the
-/// message is made on the stack, and written with one system call. If that blocks, the second layer acts.
+/// Writes the message of the thread before it ends the process to standard error, and ignores errors. A thread that
+/// hangs may hold the lock of the allocator, a logger or the library's standard error. So the message is made on the
+/// stack, and written with one system call. If that blocks, the second layer acts.
 pub(super) fn write_last_words(deadline: Instant, subject: &Subject) {
     let mut line = MessageBuffer::default();
     let late = DisplayDuration(SystemClock::read().since(deadline));

@@ -47,12 +47,9 @@ impl KernelTimer {
         Ok(Self(timer))
     }
 
-    /// Sets the instant at which the kernel kills this process; `None` means never. An instant that has
-    /// passed kills at once. Makes one system call.
-    ///
-    /// # Errors
-    /// The kernel documents none for an existing timer (timer_settime(2)). After an error the previous
-    /// setting is in force.
+    /// Sets the instant at which the kernel kills this process; `None` means never. An instant that has passed kills at
+    /// once. Makes one system call. The kernel documents no error for an existing timer (timer_settime(2)); after one,
+    /// the previous setting is in force.
     pub fn set(&self, at: Option<Instant>) -> io::Result<()> {
         // Zero would disarm. The first nanosecond after boot is in the past, too.
         let nanos = at.map_or(0, |at| at.as_nanos().max(1));

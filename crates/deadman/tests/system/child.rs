@@ -1,7 +1,5 @@
-//! A process that arms its deadman for the scenario in its first argument.
-//!
-//! It prints the deadline in nanoseconds on the machine's clock. A scenario that outlives the deadline prints
-//! its results afterwards.
+//! A process that arms its deadman for the scenario in its first argument. It prints the deadline in nanoseconds on the
+//! machine's clock. A scenario that outlives the deadline prints its results afterwards.
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "a test may start what it likes")]
 

@@ -1,7 +1,6 @@
-//! [`LateEnd`]: how a leadership ended, recorded by its process when another one may lead already. Only for people.
-//!
-//! A leader can write documents no more once its record is gone (I2). So the end has a partition of its own, whose
-//! record any process may replace, like a request. Its text is `v1 EPOCH ENDED_MS REASON`.
+//! [`LateEnd`]: how a leadership ended, recorded by its process when another one may lead already. Only for people. A
+//! leader can write documents no more once its record is gone (I2). So the end has a partition of its own, whose record
+//! any process may replace, like a request. Its text is `v1 EPOCH ENDED_MS REASON`.
 
 use super::ElectionsTtlStorage;
 use crate::{key::ElectionKey, operator_requests::Ask, step::Step, sysvvm::unsent};

@@ -59,11 +59,9 @@ impl ElectionsTtlStorage {
         Ok(found.collect())
     }
 
-    /// Reads slots as [`scan_some`](ielections::TtlStorage::scan_some) does, and the requests to the cluster
-    /// in the same scan. The requests are `None` if they were not read; then there is an error, too.
-    ///
-    /// # Cancel safety
-    /// Dropped, it leaves in `seen` what was read so far.
+    /// Reads slots as [`scan_some`](ielections::TtlStorage::scan_some) does, and the requests to the cluster in the
+    /// same scan. The requests are `None` if they were not read; then there is an error, too. Dropped, it leaves in
+    /// `seen` what was read.
     pub async fn scan_some_with_requests(
         &self,
         cluster: &ClusterName,
@@ -124,13 +122,9 @@ impl ElectionsTtlStorage {
         Ok(done == StepOutcome::Applied)
     }
 
-    /// Asks the leader of `key` under the epoch `of` to step down. Replaces an earlier request.
-    ///
-    /// `first_chance`: how long the other candidates defer to `to`; without `to`, how long the old leader defers to all
-    /// others.
-    ///
-    /// # Errors
-    /// If `to` has more than [`StepDown::MAX_TO_BYTES`] bytes, among others.
+    /// Asks the leader of `key` under the epoch `of` to step down. Replaces an earlier request. `first_chance`: how
+    /// long the other candidates defer to `to`; without `to`, how long the old leader defers to all others. Fails, too,
+    /// if `to` has more than [`StepDown::MAX_TO_BYTES`] bytes.
     pub async fn ask_step_down(
         &self,
         key: &ElectionKey,

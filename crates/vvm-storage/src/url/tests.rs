@@ -33,7 +33,6 @@ fn scheme_and_place_are_parsed() {
     }
 }
 
-/// Each scheme reaches the driver of its feature.
 #[tokio::test]
 async fn driver_of_this_build_is_found() {
     let clock: Arc<dyn Clock> = Arc::new(vvm_clock::SystemClock::start().unwrap());

@@ -158,10 +158,8 @@ async fn failed_commit_is_unknown_and_leaves_the_database_intact() {
 /// `/proc/PID/stat` (proc_pid_stat(5)).
 const EXITING: u64 = 0x4;
 
-/// Returns how many threads of this process still own a database.
-///
-/// The kernel may list a joined thread a moment longer, because it wakes the joining thread first. By then
-/// the thread has the mark; a thread that still runs does not.
+/// Returns how many threads of this process still own a database. The kernel may list a joined thread a moment longer,
+/// because it wakes the joining thread first. By then the thread has the mark; a thread that still runs does not.
 pub(crate) fn threads(name: &str) -> usize {
     std::fs::read_dir("/proc/self/task")
         .unwrap()
