@@ -1,10 +1,8 @@
-//! `cargo xtask sim --broken`: whether the simulation, the check of all orders, the public suites and other tests find bugs
-//! that neither a mutant nor a faulty storage shows. Each variant is the real code with a bug planted; one that survives
-//! is a hole. [`variants()`] has the bugs.
-//!
-//! The broken copy of the tree is in the target folder; the tree itself is never touched. It has all bugs, and
-//! an environment variable names the one that is at work: one build serves all variants. Without the variable
-//! the copy is as good as the tree, and has to pass.
+//! `cargo xtask sim --broken`: whether the simulation, the check of all orders, the public suites and other tests find
+//! bugs that neither a mutant nor a faulty storage shows. Each variant is the real code with a bug planted; one that
+//! survives is a hole. [`variants()`] has the bugs. The broken copy of the tree is in the target folder; the tree
+//! itself is never touched. It has all bugs, and an environment variable names the one that is at work: one build
+//! serves all variants. Without the variable the copy is as good as the tree, and has to pass.
 
 mod variants;
 
@@ -107,7 +105,6 @@ fn run_chosen(names: &[OsString]) -> Result<bool, Box<dyn std::error::Error>> {
 
 type Judged = Result<Result<Vec<String>, String>, BrokenError>;
 
-/// The tree with all bugs in it.
 struct BrokenTree {
     folder: PathBuf,
 }
@@ -241,7 +238,6 @@ impl BrokenTree {
     }
 }
 
-/// The programs of the tests of the copy.
 struct BrokenTests {
     programs: Vec<TestProgram>,
     /// Where each package of the copy is.

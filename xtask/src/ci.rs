@@ -1,6 +1,5 @@
-//! `cargo xtask ci`: everything that must hold before a change lands, one step after another.
-//!
-//! Nothing is run again because it failed. The list is in [`steps`].
+//! `cargo xtask ci`: everything that must hold before a change lands, one step after another. Nothing is run again
+//! because it failed. The list is in [`steps`].
 
 mod steps;
 

@@ -136,10 +136,8 @@ const API: Option<Need> = Some(Need { server_at: None, server: Server::Kubernete
 const NAMESPACES: Option<Need> = Some(Need { server_at: None, server: Server::InNamespaces });
 const ETCD: Option<Need> = Some(Need { server_at: None, server: Server::Etcd });
 
-/// Runs all of them, and notes those that this machine can't run. With `all`, these have failed.
-///
-/// # Errors
-/// Names the commands that failed, or says why none could be run.
+/// Runs all of them, and notes those that this machine can't run. With `all`, these have failed. The error names the
+/// commands that failed, or says why none could be run.
 pub(crate) fn smoke(all: bool, left_out: &mut LeftOut) -> Result<(), String> {
     let root = Workspace::read().map_err(|error| error.to_string())?.root;
     build_all(&root)?;

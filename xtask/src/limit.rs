@@ -1,6 +1,5 @@
-//! Commands that end: what hangs is killed with all that it started (I10), and so is what an interrupt finds.
-//!
-//! Each command has a process group of its own, so that one signal reaches all of it.
+//! Commands that end: what hangs is killed with all that it started (I10), and so is what an interrupt finds. Each
+//! command has a process group of its own, so that one signal reaches all of it.
 
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
@@ -46,10 +45,8 @@ pub(crate) fn is_interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }
 
-/// Runs `command` to its end, at most for `limit`, and returns what it printed.
-///
-/// # Errors
-/// It can't be started, took too long, or was interrupted.
+/// Runs `command` to its end, at most for `limit`, and returns what it printed. Fails if it can't be started, took too
+/// long, or was interrupted.
 pub(crate) fn output(command: &mut Command, limit: Duration) -> io::Result<Output> {
     let (mut stdout, mut stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
     command.stdout(stdout.try_clone()?).stderr(stderr.try_clone()?);

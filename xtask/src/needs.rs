@@ -49,9 +49,7 @@ const KUBERNETES: [(&str, &str); 2] =
     [("kube-apiserver-1.36.3/kube-apiserver", "--version"), ("kubectl", "--help")];
 
 impl Server {
-    /// Returns a program without which the server can't be started, and how to get it.
-    ///
-    /// Either program will do for [`AnyEtcd`](Self::AnyEtcd).
+    /// Returns a program without which the server can't be started, and how to get it. Either will do for `AnyEtcd`.
     fn lacks(self, starts: impl Fn(&str, &str) -> bool) -> Option<(&'static str, &'static str)> {
         let java = "install a JDK, 17 or later, and Maven";
         let packages = "install Debian's packages etcd-server and etcd-client";
@@ -122,10 +120,9 @@ const NEEDED_BYTES: u64 = 4 << 30;
 /// The variable that names the folder of temporary files.
 const SCRATCH: &str = "TMPDIR";
 
-/// Returns the place, as a variable for programs.
-///
-/// Tests use TTLs of a second or two. A disk that is busy with a build has been seen to take 700 ms for one fsync, which
-/// costs leaderships. Tests of full and broken disks make these themselves.
+/// Returns the place, as a variable for programs. Tests use TTLs of a second or two. A disk that is busy with a build
+/// has been seen to take 700 ms for one fsync, which costs leaderships. Tests of full and broken disks make these
+/// themselves.
 pub(crate) fn scratch_variable() -> Option<(&'static str, &'static str)> {
     scratch().map(|place| (SCRATCH, place))
 }

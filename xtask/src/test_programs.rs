@@ -1,8 +1,6 @@
 //! `cargo xtask test`, and the step of `ci` with the rest of the tests: builds test programs, and runs each one with a
-//! limit for the time between two cases.
-//!
-//! `cargo test` waits for ever for a test that hangs. Here such a program is killed, and the cases that it did
-//! not end are named.
+//! limit for the time between two cases. `cargo test` waits for ever for a test that hangs. Here such a program is
+//! killed, and the cases that it did not end are named.
 
 mod progress;
 
@@ -125,10 +123,8 @@ pub(crate) fn main() -> bool {
     holds("test", run())
 }
 
-/// Runs the tests of a selection; inconclusive attempts are left in `records`. Prints the failures last, in full.
-///
-/// # Errors
-/// The tests do not build, a program of them ended without a case that failed, or none was run.
+/// Runs the tests of a selection; inconclusive attempts are left in `records`. Prints the failures last, in full. Fails
+/// if they do not build, a program of them ended without a case that failed, or none was run.
 pub(crate) fn run(
     workspace: &Workspace,
     selection: Selection,

@@ -1,7 +1,5 @@
-//! `vvm run` beside `etcdctl lock` and client-go's leader election, in one run on one machine: the time until
-//! the next command works, and the cost of waiting.
-//!
-//! Each stands beside `vvm` on its own server, and `vvm` on SQLite beside both.
+//! `vvm run` beside `etcdctl lock` and client-go's leader election, in one run on one machine: the time until the next
+//! command works, and the cost of waiting. Each stands beside `vvm` on its own server, and `vvm` on SQLite beside both.
 
 use crate::{
     process::{ProcessTree, Used, init_storage},
@@ -44,7 +42,6 @@ pub(crate) struct NotRun {
     pub(crate) why: String,
 }
 
-/// Measures `vvm` beside the peers that this machine can run. Returns what did not run, too.
 pub(crate) fn measure_those_that_run(quick: bool) -> Result<(Vec<Figure>, Vec<NotRun>), Failure> {
     let (ttl, trials, watched) = if quick { (3, 1, 5) } else { (15, 3, 60) };
     let (ttl, watched) = (Duration::from_secs(ttl), Duration::from_secs(watched));
@@ -188,7 +185,6 @@ impl ComparedProgram {
         Self { name: "client-go".into(), title, program: program.to_owned(), how }
     }
 
-    /// `vvm run` on a storage, which is made ready.
     fn vvm(scheme: &str, storage: &str) -> Result<Self, Failure> {
         init_storage(storage)?;
         let program = env::current_exe()?.with_file_name("vvm");
@@ -244,7 +240,6 @@ impl Drop for Candidate {
 }
 
 fn send(pid: Pid, signal: Signal) {
-    // It may have ended already.
     let _gone = kill_process(pid, signal);
 }
 
@@ -313,7 +308,6 @@ impl Blow {
 struct Outcome {
     /// The time until the second one's command ran; `None` if it never did.
     took: Option<Duration>,
-    /// Whether the first one's command still ran then.
     both_ran: bool,
 }
 

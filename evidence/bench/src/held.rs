@@ -1,8 +1,6 @@
 //! The engine on `mem`: pairs of acquire and release, one after another, and many leaderships held at once, with
-//! resident memory of each, and CPU time of each renewal.
-//!
-//! Each round of held leaderships is a process of its own. An allocator returns little memory, so in a second round leaderships
-//! would seem to cost nothing.
+//! resident memory of each, and CPU time of each renewal. Each round of held leaderships is a process of its own: an
+//! allocator returns little memory, so in a second round leaderships would seem to cost nothing.
 
 use crate::{
     process,

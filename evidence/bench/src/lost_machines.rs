@@ -139,7 +139,6 @@ impl Machine {
         Ok(self.metric("vvm_successor_named{")? == 1)
     }
 
-    /// Returns the sum of a metric's samples, as far as it has any.
     pub(crate) fn metric(&self, named: &str) -> Result<u64, Failure> {
         let address = self.http();
         let mut stream = TcpStream::connect(&address)?;

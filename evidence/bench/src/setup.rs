@@ -47,7 +47,6 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// Opens a storage, for the runtime that this runs on.
     pub(crate) async fn open(url: &str, cluster: &str, deadline: Deadline) -> Result<Self, Failure> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::start()?);
         let storage = vvm_storage::open(url, Arc::clone(&clock)).await?;

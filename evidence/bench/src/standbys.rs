@@ -1,5 +1,5 @@
-//! What standbys cost that wait, on PostgreSQL: transactions and connections, with
-//! notifications, and without them behind PgBouncer.
+//! What standbys cost that wait, on PostgreSQL: transactions and connections, with notifications and without
+//! (PgBouncer).
 
 use crate::{
     process::{self, init_storage},

@@ -1,6 +1,5 @@
-//! `--storage URL`: the cost of elections on one storage, beside its bare statements.
-//!
-//! Each part has new slots in a cluster named after this run. Their rows stay behind, released.
+//! `--storage URL`: the cost of elections on one storage, beside its bare statements. Each part has new slots in a
+//! cluster named after this run. Their rows stay behind, released.
 
 mod bare;
 mod held;
@@ -82,9 +81,8 @@ fn on(
 type Sample = [f64; 3];
 
 /// Measures one acquisition, one renewal and one release, each beside its bare statement if there is one, by turns.
-///
-/// Acquisition and release go through an engine, renewal through [`TtlStorage`], since an engine renews when
-/// it is due. An acquisition reads before it writes; the bare statement is the write alone.
+/// Acquisition and release go through an engine, renewal through [`TtlStorage`], since an engine renews when it is due.
+/// An acquisition reads before it writes; the bare statement is the write alone.
 async fn measure_verbs(
     scene: &Scene,
     url: &str,

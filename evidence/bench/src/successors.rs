@@ -78,7 +78,6 @@ enum Trial {
     RollOut,
 }
 
-/// Of the rounds of one trial.
 #[derive(Default)]
 struct Found {
     rounds: usize,

@@ -157,10 +157,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Makes the one with this number, below 64.
-    ///
-    /// # Errors
-    /// Without privileges, the error names the cause. Nothing is left.
+    /// Makes the one with this number, below 64. Without privileges the error names the cause, and nothing is left.
     pub(crate) fn make(number: u8) -> Result<Self, Failure> {
         let id = std::process::id();
         // Addresses for measurements (RFC 2544).

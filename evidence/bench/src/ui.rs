@@ -92,7 +92,6 @@ async fn lead(
     Ok((storage, records))
 }
 
-/// Renews each record after a quarter of its TTL.
 async fn renew(
     storage: &ElectionsTtlStorage,
     records: &mut Records,

@@ -13,7 +13,6 @@ use vvm_clock::Instant;
 
 /// An app, in Python: only a language with a bare `fork` has workers that share memory.
 struct App {
-    /// How long it takes to start.
     seconds: u32,
     megabytes: u32,
     workers: u32,

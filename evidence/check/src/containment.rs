@@ -1,8 +1,7 @@
 //! *Containment*: what keeper, supervisor and guardian decide, `vvm_containment`, and when the guardian releases,
-//! `vvm_host`, in all orders. The loops around them, the kernel and a command of two processes are modelled.
-//!
-//! It shows what *warm* takes for granted: all is killed by the deadline, and the keeper says that nothing is left only
-//! then. Level pidns is left out: there, the kernel ends all with process 1, and process 1 with the process outside. The
+//! `vvm_host`, in all orders. The loops around them, the kernel and a command of two processes are modelled. It shows
+//! what *warm* takes for granted: all is killed by the deadline, and the keeper says that nothing is left only then.
+//! Level pidns is left out: there, the kernel ends all with process 1, and process 1 with the process outside. The
 //! keeper of this model is ready from the beginning, and process 1 is ready only once it ends with that process.
 
 mod world;

@@ -1,9 +1,7 @@
-//! Shipped values in all orders of events, within a bound. [`election`], and beside it what it takes for granted:
-//! each check shows what the others assume.
-//!
-//! `check` searches each scenario breadth first, and prints a broken invariant as a shortest story. It fails, too,
-//! if a state does not recover, if something that has to be reached was not, if the edge of the kill deadline or
-//! the use of an assumption does not show, and if rebasing changes what happens.
+//! Shipped values in all orders of events, within a bound. [`election`], and beside it what it takes for granted: each
+//! check shows what the others assume. `check` searches each scenario breadth first, and prints a broken invariant as a
+//! shortest story. It fails, too, if a state does not recover, if something that has to be reached was not, if the edge
+//! of the kill deadline or the use of an assumption does not show, and if rebasing changes what happens.
 #![forbid(unsafe_code)]
 
 mod containment;

@@ -19,10 +19,7 @@ pub(crate) trait Model: Clone + Hash + Send + Sync {
 
     fn rebase(&mut self) {}
 
-    /// Ends all faults, and lets all run fairly.
-    ///
-    /// # Errors
-    /// What does not come about.
+    /// Ends all faults, and lets all run fairly. The error is what does not come about.
     fn recovers(self) -> Result<(), String>;
 }
 
@@ -208,11 +205,8 @@ pub(crate) fn story<M: Model>(began: &M, path: &[M::Event]) -> Vec<String> {
     notes.story.unwrap_or_default()
 }
 
-/// Walks a random path twice, with and without rebasing, and compares: what can happen at each state, what is
-/// observed, and the state at the end.
-///
-/// # Errors
-/// The path up to the first difference.
+/// Walks a random path twice, with and without rebasing, and compares: what can happen at each state, what is observed,
+/// and the state at the end. The error is the path up to the first difference.
 pub(crate) fn replay<M: Model>(
     began: &M,
     depth: usize,

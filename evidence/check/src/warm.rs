@@ -1,7 +1,6 @@
 //! *Warm*: the shipped machine of a warm app, `vvm_cli::warm`, with two connections, in all orders. Socket, tree and
-//! lease are modelled around it: one tree of processes, of which two connect.
-//!
-//! It takes for granted what other checks show: the lease ends in time, and the keeper proves the end of a tree.
+//! lease are modelled around it: one tree of processes, of which two connect. It takes for granted what other checks
+//! show: the lease ends in time, and the keeper proves the end of a tree.
 
 mod world;
 

@@ -1,8 +1,7 @@
 //! Damaged bytes in front of everything that decodes bytes of others: servers, other programs, apps, people. A decoder
-//! may refuse, and must not panic or take long.
-//!
-//! Each has a corpus below `corpus/`: a line is an input, with the escapes of a byte string. `cargo test` replays the
-//! corpora and some thousand changed inputs; `cargo xtask decoders --minutes 10` does so for longer.
+//! may refuse, and must not panic or take long. Each has a corpus below `corpus/`: a line is an input, with the escapes
+//! of a byte string. `cargo test` replays the corpora and some thousand changed inputs; `cargo xtask decoders --minutes
+//! 10` does so for longer.
 #![forbid(unsafe_code)]
 
 use clap::Parser;
@@ -91,10 +90,8 @@ struct Counts {
     accepted: u64,
 }
 
-/// Runs a decoder on its corpus, and then on changed inputs for as long as `goes_on` says.
-///
-/// # Errors
-/// The input at which it panicked or took too long, or that it refuses most of its corpus.
+/// Runs a decoder on its corpus, and then on changed inputs for as long as `goes_on` says. The error is the input at
+/// which it panicked or took too long, or that it refuses most of its corpus.
 fn run(decoder: &Decoder, rng: &mut Rng, mut goes_on: impl FnMut(u64) -> bool) -> Result<Counts, String> {
     let mut inputs = lines(decoder.corpus);
     let (mut counts, of_corpus) = (Counts::default(), inputs.len());

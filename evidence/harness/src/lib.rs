@@ -1,7 +1,6 @@
-//! Real processes for tests: starts `vvm`, reads its output and its command's, and finds every descendant.
-//!
-//! Each trial marks its environment, which every descendant inherits. The mark finds a process that has left
-//! session, group, parent and user behind. This package is for tests only.
+//! Real processes for tests: starts `vvm`, reads its output and its command's, and finds every descendant. Each trial
+//! marks its environment, which every descendant inherits. The mark finds a process that has left session, group,
+//! parent and user behind. This package is for tests only.
 #![allow(missing_docs, reason = "for the tests of this repository alone")]
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test fails where its harness does")]

@@ -14,7 +14,6 @@ use std::{
 };
 use vvm_clock::{Instant, SystemClock};
 
-/// Some processes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Processes(pub Vec<Pid>);
 
@@ -200,7 +199,6 @@ pub(crate) fn remove_group(group: &Path) {
         for folder in groups_from(group) {
             let members = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
             for member in members.lines().filter_map(|line| Pid::from_raw(line.parse().ok()?)) {
-                // It may have ended already.
                 let _gone = kill_process(member, Signal::KILL);
             }
             // Repeated until it succeeds.
@@ -256,11 +254,8 @@ impl MemoryGroup {
         ["sh".into(), "-c".into(), enter, "sh".into()]
     }
 
-    /// Needs more memory than there is, until the kernel has ended `victim`. It chooses that one, which is
-    /// moved here with 1,000 points. Returns when it was seen to have ended.
-    ///
-    /// # Panics
-    /// If it does not end.
+    /// Needs more memory than there is, until the kernel has ended `victim`, which is moved here with 1,000 points so
+    /// that it is chosen. Returns when it was seen to have ended; panics if it does not end.
     pub fn exhaust(&self, victim: Pid) -> Instant {
         fs::write(self.file("cgroup.procs"), victim.to_string()).unwrap();
         fs::write(format!("/proc/{victim}/oom_score_adj"), "1000").unwrap();
@@ -282,7 +277,6 @@ impl MemoryGroup {
             members.lines().filter_map(|line| Pid::from_raw(line.parse().ok()?)).collect();
         for signal in [Signal::STOP, Signal::KILL] {
             for member in &members {
-                // It may have died with its parent.
                 let _gone = kill_process(*member, signal);
             }
         }
@@ -304,7 +298,6 @@ struct Hungry(Child, PathBuf);
 
 impl Drop for Hungry {
     fn drop(&mut self) {
-        // The kernel may have ended it, too.
         let _gone = self.0.kill();
         self.0.wait().unwrap();
         fs::remove_file(&self.1).unwrap();

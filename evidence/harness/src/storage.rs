@@ -1,7 +1,6 @@
-//! The storage of a trial: a file, or a server that all trials share with different names.
-//!
-//! `cargo xtask test-drivers` names the server: the URL in `VVM_TEST_STORAGE`, and its host and port in
-//! `VVM_TEST_STORAGE_AT`. Cases about files are in the module `files`, which does not run on a server.
+//! The storage of a trial: a file, or a server that all trials share with different names. `cargo xtask test-drivers`
+//! names the server: the URL in `VVM_TEST_STORAGE`, its host and port in `VVM_TEST_STORAGE_AT`. Cases about files are
+//! in the module `files`, which does not run on a server.
 
 use super::{Attempt, HANG_LIMIT, Program, Trial};
 use ielections::{Claim, Entry, Epoch, Holder, Incarnation, Slot, Ttl, TtlStorage as _, Version};
@@ -168,7 +167,6 @@ impl Trial {
         });
     }
 
-    /// Keeps every candidate from opening the storage.
     pub fn obstruct(&self) -> Obstruction {
         if Self::is_on_a_server() {
             let proxy = Proxy::to(address());
@@ -178,7 +176,6 @@ impl Trial {
         Obstruction { url: self.storage(), kind }
     }
 
-    /// Starts an outage, which ends when the value is dropped.
     pub fn outage(&self) -> Outage {
         let paused = self.proxy.as_ref().map(|proxy| Arc::clone(&proxy.forwarding));
         paused.iter().for_each(|forwarding| forwarding.pause());
@@ -259,10 +256,9 @@ async fn take(storage: &ElectionsTtlStorage, key: &ElectionKey) -> Option<()> {
     storage.compare_and_delete(key, entry.version.incarnation, entry.epoch).await.ok().map(|_| ())
 }
 
-/// A proxy of one trial before a server that all trials share.
-///
-/// Before it listens, it refuses connections like a server that is down. While it is paused, it accepts
-/// connections and forwards nothing, like a server that hangs. Delayed bytes arrive when it resumes.
+/// A proxy of one trial before a server that all trials share. Before it listens, it refuses connections like a server
+/// that is down. While it is paused, it accepts connections and forwards nothing, like a server that hangs. Delayed
+/// bytes arrive when it resumes.
 #[derive(Debug)]
 pub(super) struct Proxy {
     socket: Option<OwnedFd>,

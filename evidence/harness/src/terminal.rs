@@ -32,7 +32,6 @@ impl PseudoTerminal {
         Self { master, name }
     }
 
-    /// The side for processes.
     pub fn side(&self) -> Stdio {
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
         Stdio::from(rustix::fs::open(&self.name, flags, Mode::empty()).unwrap())

@@ -88,7 +88,6 @@ async fn kill_leaders(args: &Args) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The processes, and a connection of our own to their storage.
 struct Copiers {
     storage: ElectionsTtlStorage,
     clock: Arc<dyn Clock>,

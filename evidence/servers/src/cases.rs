@@ -1,6 +1,5 @@
-//! Runs the cases of one driver, and counts them. Each case is a test of `vvm-storage` or `vvm-cli`.
-//!
-//! The tests of `vvm-cli` run on files. On a server, those run that the storage can change.
+//! Runs the cases of one driver, and counts them. Each case is a test of `vvm-storage` or `vvm-cli`. Those of `vvm-cli`
+//! run on files; on a server, those run that the storage can change.
 
 use servers::owned;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -62,7 +61,6 @@ impl Suite<'_> {
                     println!("{line}");
                 }
                 if interrupted.load(Ordering::Relaxed) {
-                    // It may have ended already.
                     let _gone = child.kill();
                 }
             }

@@ -1,7 +1,6 @@
-//! DynamoDB Local 2.6.1: one process with its tables in files, which survive a restart.
-//!
-//! It enforces no permissions, does not throttle, and never fails half-way. Each access key has tables of its
-//! own in each region. It listens on every address of the machine, and has no option against that.
+//! DynamoDB Local 2.6.1: one process with its tables in files, which survive a restart. It enforces no permissions,
+//! does not throttle, and never fails half-way. Each access key has tables of its own in each region. It listens on
+//! every address of the machine, and has no option against that.
 
 use crate::{
     answers,

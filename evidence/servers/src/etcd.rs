@@ -54,7 +54,6 @@ impl Program {
         Self::installed()
     }
 
-    /// The one that [`NAMED`](Self::NAMED) names.
     pub fn named() -> Option<Self> {
         let path = PathBuf::from(env::var_os(Self::NAMED)?);
         Some(Self { version: path.display().to_string(), path })
@@ -77,7 +76,6 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts an empty cluster on loopback.
     pub fn start(program: &Program, members: usize) -> Result<Self, StartError> {
         let folder = TempDir::with_prefix("etcd-")?;
         Self::start_in(folder, program, members, "http", &[])

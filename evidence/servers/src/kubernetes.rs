@@ -57,7 +57,6 @@ pub fn build() -> Result<PathBuf, StartError> {
 }
 
 impl Kubernetes {
-    /// Starts a server without objects of ours.
     pub fn start() -> Result<Self, StartError> {
         let program = cached(PROGRAM, RELEASE).ok_or(StartError::NotBuilt(RELEASE))?;
         let etcd = Cluster::start(&Program::installed_or_built()?, 1)?;

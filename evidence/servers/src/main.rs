@@ -1,5 +1,4 @@
 //! `cargo xtask test-drivers`: runs the suites of every driver on real servers, one after another, and prints a table.
-//!
 //! A requested driver that could not be run has failed.
 #![forbid(unsafe_code)]
 

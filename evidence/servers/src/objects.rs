@@ -157,7 +157,6 @@ impl fmt::Display for Product {
 }
 
 impl ObjectServer {
-    /// Starts a server with an empty bucket.
     pub fn start(product: Product) -> Result<Self, StartError> {
         let path = product.file()?;
         // In memory if possible, where extended attributes work, too.

@@ -18,9 +18,8 @@ use vvm_clock::SystemClock;
 /// itself, and unsafe code would be needed to do so between fork and exec.
 pub const DIES_WITH_ITS_OWNER: [&str; 2] = ["setpriv", "--pdeathsig=KILL"];
 
-/// Returns a command that dies with this process. The caller adds arguments.
-///
-/// Spawn it from the main thread: the kernel kills it when the *thread* that spawned it ends.
+/// Returns a command that dies with this process. The caller adds arguments. Spawn it from the main thread: the kernel
+/// kills it when the *thread* that spawned it ends.
 pub fn command(program: impl AsRef<OsStr>) -> Command {
     let [setpriv, option] = DIES_WITH_ITS_OWNER;
     let mut command = Command::new(setpriv);
@@ -28,10 +27,8 @@ pub fn command(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// Runs a command to its end. Returns what it printed. `wanted` is what to install if its program is missing.
-///
-/// # Errors
-/// It can't be started, or fails: with its line and all that it printed.
+/// Runs a command to its end. Returns what it printed. `wanted` is what to install if its program is missing. The error
+/// has its line and all that it printed.
 pub fn run(command: &mut Command, wanted: &'static str) -> Result<String, StartError> {
     let words = [command.get_program()].into_iter().chain(command.get_args());
     let words: Vec<_> = words.map(|word| word.to_string_lossy().into_owned()).collect();
@@ -63,7 +60,6 @@ impl Owned {
         self.child.id()
     }
 
-    /// Returns its status if it has ended by itself.
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         self.child.try_wait()
     }
@@ -88,7 +84,6 @@ impl Owned {
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        // It may have ended already.
         let _gone = self.child.kill();
         let _status = self.child.wait();
     }
@@ -142,9 +137,8 @@ impl fmt::Debug for Plan {
     }
 }
 
-/// A server's process. Dropping it ends it.
-///
-/// Start it from the main thread: the kernel kills the server when the *thread* that started it ends.
+/// A server's process. Dropping it ends it. Start it from the main thread: the kernel kills the server when the
+/// *thread* that started it ends.
 #[derive(Debug)]
 pub struct Server {
     process: Owned,
@@ -205,7 +199,6 @@ impl Server {
         let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", self.id()));
         for child in children.unwrap_or_default().split_whitespace() {
             if let Some(pid) = child.parse().ok().and_then(Pid::from_raw) {
-                // It may have ended.
                 let _gone = kill_process(pid, signal);
             }
         }

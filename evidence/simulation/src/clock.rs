@@ -1,6 +1,5 @@
-//! [`SimClock`]: the clock of one simulated machine. Its rate changes, and it may jump forward or stop.
-//!
-//! The plan is drawn when the machine starts, so that the end of each sleep is known at once.
+//! [`SimClock`]: the clock of one simulated machine. Its rate changes, and it may jump forward or stop. The plan is
+//! drawn when the machine starts, so that the end of each sleep is known at once.
 
 use crate::faults::FAULTS_END;
 use fastrand::Rng;

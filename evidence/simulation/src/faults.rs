@@ -1,6 +1,4 @@
-//! The faults of a run, and how often each took effect.
-//!
-//! A fault that never happened shows nothing, so each is counted where it takes effect.
+//! The faults of a run, and how often each took effect: a fault that never happened shows nothing.
 
 use fastrand::Rng;
 use std::{fmt, ops::AddAssign, time::Duration};

@@ -74,7 +74,6 @@ impl Operator {
         }
     }
 
-    /// Reads until each slot was vacant once, for a while.
     async fn sees_no_leader(&mut self, count: NonZeroU32) -> bool {
         let give_up_at = self.world.clock.now().after(LEADERS).min(FAULTS_END);
         let mut left = slots(count);

@@ -81,7 +81,6 @@ pub(crate) struct Records {
     worked_at: BTreeMap<u32, Epoch>,
     /// The largest epoch that each slot has had, also before the storage went back.
     claimed_at: BTreeMap<u32, Epoch>,
-    /// Whether the last claim raised it.
     epoch_rose: bool,
     pub(crate) proves_age: bool,
 }

@@ -1,6 +1,4 @@
-//! [`RemoteStorage`]: the storage behind a network. Every call is two messages, and each may be late, lost or
-//! doubled.
-//!
+//! [`RemoteStorage`]: the storage behind a network. Every call is two messages, and each may be late, lost or doubled.
 //! A request that was sent arrives even if its sender drops the future or crashes.
 
 use crate::{
@@ -167,7 +165,6 @@ async fn travel(
         }
     };
     world.clock.sleep(back).await;
-    // A caller that was dropped needs no answer.
     drop(answer.send(reply));
 }
 

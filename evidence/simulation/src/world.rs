@@ -1,7 +1,6 @@
-//! [`World`]: true time, the storage, the processes that are alive or at work, and every check.
-//!
-//! A failed check is noted and ends the run. Most checks stand where the state changes, in [`work`] and [`storage`].
-//! [`World::check`] has those that must hold all the time; it runs between any two steps of tasks.
+//! [`World`]: true time, the storage, the processes that are alive or at work, and every check. A failed check is noted
+//! and ends the run. Most checks stand where the state changes, in [`work`] and [`storage`]. [`World::check`] has those
+//! that must hold all the time; it runs between any two steps of tasks.
 
 pub(crate) mod peers;
 mod storage;

@@ -1,8 +1,6 @@
-//! Upper bounds of real time in tests.
-//!
-//! [`timed`] is the only way to assert one. While an attempt runs, probes measure how late the machine is. A
-//! bound that is missed by no more than that is *inconclusive*, and the attempt is repeated; every other
-//! failure counts at once. This package is for tests only.
+//! Upper bounds of real time in tests. [`timed`] is the only way to assert one. While an attempt runs, probes measure
+//! how late the machine is. A bound that is missed by no more than that is *inconclusive*, and the attempt is repeated;
+//! every other failure counts at once. This package is for tests only.
 #![forbid(unsafe_code)]
 
 mod late;
@@ -28,14 +26,13 @@ pub const ATTEMPTS: usize = 5;
 /// The module that the tests are in, so that `cargo test timed::` selects them and nothing else.
 const MODULE: &str = "timed";
 
-/// Makes attempts until one is decided, and returns its result.
-///
-/// `attempt` is the whole attempt: it sets everything up anew. It passes each [`Late`] on with `?`. Attempts
-/// of one process run one at a time, so that they do not delay each other.
+/// Makes attempts until one is decided, and returns its result. `attempt` is the whole attempt: it sets everything up
+/// anew. It passes each [`Late`] on with `?`. Attempts of one process run one at a time, so that they do not delay each
+/// other.
 ///
 /// # Panics
-/// When an attempt panics, when a bound is missed by more than the machine was late, and when [`ATTEMPTS`]
-/// attempts are inconclusive. When the test is not in a module `timed`.
+/// When an attempt panics, when a bound is missed by more than the machine was late, and when [`ATTEMPTS`] attempts are
+/// inconclusive. When the test is not in a module `timed`.
 pub fn timed<T>(name: &str, attempt: impl FnMut(&Attempt) -> Result<T, Late>) -> T {
     static ALONE: Mutex<()> = Mutex::new(());
     // The lock protects no data, so that a failed test does not matter.
@@ -105,13 +102,8 @@ impl Attempt {
         Self { probes: Probes::start(), missed: Mutex::new(None) }
     }
 
-    /// Waits for `condition`, which must hold at `since` + `bound`. Returns how long after `since` it was seen to hold.
-    ///
-    /// # Errors
-    /// The bound was missed by no more than the machine was late.
-    ///
-    /// # Panics
-    /// When the bound was missed by more.
+    /// Waits for `condition`, which must hold at `since` + `bound`. Returns how long after `since` it was seen to hold,
+    /// or [`Late`] if the bound was missed by no more than the machine was late. Panics if it was missed by more.
     #[track_caller]
     pub fn within(
         &self,
@@ -130,25 +122,14 @@ impl Attempt {
         self.took(what, bound, since)
     }
 
-    /// Checks that an event that has just happened came by `since` + `bound`. Returns the time since `since`.
-    ///
-    /// # Errors
-    /// The bound was missed by no more than the machine was late.
-    ///
-    /// # Panics
-    /// When the bound was missed by more.
+    /// Checks that an event that has just happened came by `since` + `bound`, as [`within`](Self::within) does. Returns
+    /// the time since `since`.
     #[track_caller]
     pub fn took(&self, what: &str, bound: Duration, since: Instant) -> Result<Duration, Late> {
         self.reported(what, bound, SystemClock::read().since(since), since)
     }
 
-    /// Checks a span that another process has measured, between `since` and now.
-    ///
-    /// # Errors
-    /// The bound was missed by no more than the machine was late between `since` and now.
-    ///
-    /// # Panics
-    /// When the bound was missed by more.
+    /// Checks a span that another process has measured, between `since` and now, as [`within`](Self::within) does.
     #[track_caller]
     pub fn reported(
         &self,

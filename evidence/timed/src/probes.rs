@@ -43,10 +43,8 @@ pub(crate) struct Probes {
 }
 
 impl Probes {
-    /// Starts one for each processor that this process may use, and the others.
-    ///
-    /// # Panics
-    /// A thread or a file can't be made.
+    /// Starts one for each processor that this process may use, and the others. Panics if a thread or a file can't be
+    /// made.
     pub(crate) fn start() -> Self {
         let started = processors().map(on).chain([on_disk()]).collect::<io::Result<_>>();
         let started = started.unwrap_or_else(|error| panic!("no probe could be started: {error}"));
@@ -244,11 +242,9 @@ const PATH: &str = "/proc/pressure/cpu";
 /// Between two samples; the precision of the times of waiting.
 const SAMPLES_EVERY: Duration = Duration::from_millis(10);
 
-/// How long tasks wait for a processor, as the kernel counts it. Samples the total until it is dropped.
-///
-/// The scheduler prefers a thread that has slept to one that computes, so that a probe that sleeps is nearly
-/// punctual on a machine where a chain of processes takes three times as long. The kernel's total grows while
-/// any runnable task waits.
+/// How long tasks wait for a processor, as the kernel counts it. Samples the total until it is dropped. The scheduler
+/// prefers a thread that has slept to one that computes, so that a probe that sleeps is nearly punctual on a machine
+/// where a chain of processes takes three times as long. The kernel's total grows while any runnable task waits.
 struct Pressure {
     samples: Arc<Mutex<Samples>>,
     _sampling: Repeating,
@@ -262,8 +258,7 @@ struct Samples {
 }
 
 impl Pressure {
-    /// # Errors
-    /// The kernel does not count, or a thread can't be started.
+    /// Fails if the kernel does not count, or a thread can't be started.
     fn start() -> io::Result<Self> {
         let file = File::open(PATH)?;
         let (total, at) = (total(&file)?, SystemClock::read());

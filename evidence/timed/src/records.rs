@@ -30,9 +30,6 @@ fn add_in(folder: &Path, name: &str, line: &str) {
 }
 
 /// Removes the records from `folder`, and returns each test with its attempts.
-///
-/// # Errors
-/// The folder can't be read or emptied.
 pub fn take(folder: &Path) -> io::Result<BTreeMap<String, Vec<String>>> {
     let mut found = BTreeMap::<String, Vec<String>>::new();
     for entry in fs::read_dir(folder)? {

@@ -37,10 +37,7 @@ pub struct FilesStorage {
 }
 
 impl FilesStorage {
-    /// Opens the folder `path`, and creates it if only its last part is missing.
-    ///
-    /// # Errors
-    /// If it can't be created, or is no folder.
+    /// Opens the folder `path`, and creates it if only its last part is missing. Fails if it is no folder.
     pub fn open(path: &Path) -> io::Result<Self> {
         Ok(Self { folder: Arc::new(RwLock::new(Some(Folder::open(path)?))) })
     }

@@ -129,10 +129,7 @@ pub struct File {
 }
 
 impl Plan {
-    /// Returns the files below `folder`, without links and special files.
-    ///
-    /// # Errors
-    /// Fails if the folder can't be read.
+    /// Returns the files below `folder`, without links and special files. Fails if the folder can't be read.
     pub fn of(folder: &Path) -> io::Result<Self> {
         let mut files = Vec::new();
         let mut folders = vec![folder.to_path_buf()];

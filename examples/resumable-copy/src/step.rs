@@ -24,13 +24,9 @@ pub enum StepError {
     Changed(PathBuf),
 }
 
-/// Copies the next piece of at most `piece` bytes, and returns the new progress.
-///
-/// A piece may be copied twice: by the next leader, if this one is killed or paused between the bytes and the document.
-/// Both write the same bytes to the same place of a file that gets its final name when it is complete.
-///
-/// # Errors
-/// [`StepError`].
+/// Copies the next piece of at most `piece` bytes, and returns the new progress. A piece may be copied twice: by the
+/// next leader, if this one is killed or paused between the bytes and the document. Both write the same bytes to the
+/// same place of a file that gets its final name when it is complete.
 pub fn step(plan: &Plan, progress: &Progress, piece: usize) -> Result<Progress, StepError> {
     let Some(Piece { file, bytes, then }) = read(plan, progress, piece)? else { return Ok(progress.clone()) };
     let whole = progress.to.join(&file.name);
@@ -65,9 +61,6 @@ fn has_length(file: &Path, bytes: u64) -> bool {
 }
 
 /// Returns the final progress of a copy without interruptions. Reads all files, and writes none.
-///
-/// # Errors
-/// [`StepError`].
 pub fn undisturbed(plan: &Plan, begin: Progress, piece: usize) -> Result<Progress, StepError> {
     let mut progress = begin;
     while let Some(Piece { then, .. }) = read(plan, &progress, piece)? {

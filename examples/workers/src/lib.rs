@@ -27,11 +27,9 @@ pub enum PayError {
     Database(#[from] Error),
 }
 
-/// Locks the resource's row until the end of the transaction, so no later leader writes in between. Waits for
-/// a transaction that has locked it, and compares with what that one has committed.
-///
-/// # Errors
-/// [`PayError::Stale`] if a larger epoch has written. Then roll back.
+/// Locks the resource's row until the end of the transaction, so no later leader writes in between. Waits for a
+/// transaction that has locked it, and compares with what that one has committed. Fails with [`PayError::Stale`] if a
+/// larger epoch has written. Then roll back.
 pub async fn fence(transaction: &Transaction<'_>, resource: &str, epoch: i64) -> Result<(), PayError> {
     match transaction.execute(FENCE, &[&resource, &epoch]).await? {
         0 => Err(PayError::Stale { resource: resource.to_owned(), epoch }),
@@ -40,9 +38,6 @@ pub async fn fence(transaction: &Transaction<'_>, resource: &str, epoch: i64) ->
 }
 
 /// Makes a payment in a transaction that begins with the fence.
-///
-/// # Errors
-/// [`PayError`].
 pub async fn pay(client: &mut Client, resource: &str, epoch: i64) -> Result<(), PayError> {
     // An error drops the transaction, which rolls it back.
     let transaction = client.transaction().await?;

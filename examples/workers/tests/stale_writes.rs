@@ -1,6 +1,5 @@
-//! Real workers on PostgreSQL: once a later leader has written, a write with an earlier epoch is refused.
-//!
-//! `cargo xtask test-drivers --only postgres` runs it: it starts the server and makes the workers.
+//! Real workers on PostgreSQL: once a later leader has written, a write with an earlier epoch is refused. `cargo xtask
+//! test-drivers --only postgres` runs it: it starts the server and makes the workers.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,

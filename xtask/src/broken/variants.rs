@@ -50,7 +50,6 @@ pub(crate) struct Unreadable {
     line: &'static str,
 }
 
-/// Reads the list.
 pub(super) fn variants() -> Result<Vec<Variant>, Unreadable> {
     parse(include_str!("variants.txt"))
 }

@@ -1,7 +1,5 @@
-//! What the steps are.
-//!
-//! Lints, documentation and single features share their checked dependencies, and tests their built ones:
-//! each set of flags and features costs a build of its own, so there are as few as show what has to be shown.
+//! Lints, documentation and single features share their checked dependencies, and tests their built ones: each set of
+//! flags and features costs a build of its own, so there are as few as show what has to be shown.
 
 use crate::{
     broken, evidence,

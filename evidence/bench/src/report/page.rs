@@ -1,7 +1,6 @@
-//! `--report DIR`: one page with plots, all of it from one run of the measurements.
-//!
-//! A row has the median as a point, and minimum and maximum as the ends of a line, on an axis by powers of ten: what
-//! is compared differs by more than bars could show. Every value stands there as text, too.
+//! `--report DIR`: one page with plots, all of it from one run of the measurements. A row has the median as a point,
+//! and minimum and maximum as the ends of a line, on an axis by powers of ten: what is compared differs by more than
+//! bars could show. Every value stands there as text, too.
 
 use super::{Failure, Figure, Unit};
 use crate::{
@@ -175,7 +174,6 @@ fn load() -> String {
     load.split(' ').take(3).collect::<Vec<_>>().join(", ")
 }
 
-/// What the figures depend on, beside the program.
 fn conditions(began: &str, load_before: &str, quick: bool) -> Vec<(&'static str, String)> {
     let machine = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = machine.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));

@@ -68,7 +68,6 @@ fn key_of_run(slot: u32) -> Vec<u8> {
     [key(slot).as_slice(), &std::process::id().to_be_bytes()].concat()
 }
 
-/// A value with all that a driver keeps in columns.
 #[cfg(feature = "etcd")]
 fn record(write: u64) -> Vec<u8> {
     let (epoch, ttl) = (1_u64.to_be_bytes(), TTL_NANOS.to_be_bytes());

@@ -88,7 +88,6 @@ async fn lead(scene: &Scene, key: ElectionKey) -> Result<Leadership, Failure> {
     try_lead(scene, key).await
 }
 
-/// With one slot.
 async fn try_lead(scene: &Scene, key: ElectionKey) -> Result<Leadership, Failure> {
     scene.storage.settle_slot_count(&key.cluster, NonZeroU32::MIN).await?;
     Ok(scene.acquire(key, Ttl::DEFAULT).await?)

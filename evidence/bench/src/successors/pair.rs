@@ -25,7 +25,6 @@ use std::{
 use tempfile::TempDir;
 use vvm_clock::{Instant, SystemClock};
 
-/// Which host of a pair.
 pub(crate) type Side = usize;
 
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +55,6 @@ pub(crate) fn work(folder: &Path, side: Side) -> io::Result<()> {
     }
 }
 
-/// The time that one worker worked, by its log.
 #[derive(Debug)]
 pub(super) struct Span {
     side: Side,
@@ -193,7 +191,6 @@ impl Pair {
         })
     }
 
-    /// Waits for the worker after that of `epoch`.
     pub(super) fn next_after(&mut self, epoch: u64) -> Result<Span, Failure> {
         self.wait("the next command", |pair| Ok(pair.works()?.filter(|span| span.epoch > epoch)))
     }
@@ -238,7 +235,6 @@ impl Pair {
         self.read(&format!("log-{side}-")).ok().and_then(|mut logs| logs.pop()).unwrap_or_default()
     }
 
-    /// How often hosts have said so.
     pub(super) fn said(&self, text: &str) -> usize {
         self.read("log-").unwrap_or_default().iter().map(|log| log.matches(text).count()).sum()
     }
@@ -266,7 +262,6 @@ impl Pair {
         ip(&format!("-n {namespace} route {verb} blackhole {to}/32"))
     }
 
-    /// Has all processes of a host stand still for some time.
     pub(super) fn stand_still(&self, side: Side, lasts: Duration) {
         let all = ProcessTree::of(self.process(side)).0;
         for signal in [Signal::STOP, Signal::CONT] {
@@ -288,7 +283,6 @@ impl Pair {
             let guardian = ProcessTree::of(pair.process(side)).0.get(1).copied().filter(|_| heeds);
             Ok((pair.has_ended(side)? || guardian.is_some()).then_some(guardian))
         })?;
-        // It may have ended.
         let _gone = guardian.map(|guardian| kill_process(guardian, signal));
         Ok(())
     }
@@ -297,7 +291,6 @@ impl Pair {
         self.hosts[side].as_mut().map_or(Ok(true), |host| Ok(host.ended()?.is_some()))
     }
 
-    /// Waits until no process of a host is left.
     pub(super) fn ends(&mut self, side: Side) -> Result<(), Failure> {
         self.wait("the end of a host", |pair| Ok(pair.has_ended(side)?.then_some(())))?;
         self.hosts[side] = None;
@@ -309,7 +302,6 @@ impl Pair {
         self.ends(side)
     }
 
-    /// Runs an operator's command.
     pub(super) fn operate(&self, command: &str) -> Result<(), Failure> {
         let mut vvm = Command::new(env::current_exe()?.with_file_name("vvm"));
         vvm.args([command, "--storage", &self.storage.0, "--name", &self.name()]);

@@ -1,7 +1,5 @@
-//! [`World`]: guardian, host and keeper, a command with one more process, and a lease.
-//!
-//! A process that runs has its turn before time passes. It may be stopped, crash or hang at any moment, so a turn may
-//! come at any time, or never.
+//! [`World`]: guardian, host and keeper, a command with one more process, and a lease. A process that runs has its turn
+//! before time passes. It may be stopped, crash or hang at any moment, so a turn may come at any time, or never.
 
 use crate::{
     Assumption,

@@ -217,7 +217,6 @@ const fn with_successor(
     }
 }
 
-/// What has to be reached with successors, besides each fault.
 pub(super) const REACHED_WITH_SUCCESSORS: [&str; 14] = [
     "a named successor",
     "a claim by right",

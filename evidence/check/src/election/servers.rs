@@ -166,10 +166,9 @@ impl Servers {
         ours.is_some() && ours == shown
     }
 
-    /// A model of the statements of `rows::adoption`: the first candidate makes the history of the server its own, and whatever
-    /// was known of a slot that has a row is no longer. `has_key`: the slot gets a row if it has none.
-    ///
-    /// Returns what happened, if anything did.
+    /// A model of the statements of `rows::adoption`: the first candidate makes the history of the server its own, and
+    /// whatever was known of a slot that has a row is no longer. `has_key`: the slot gets a row if it has none. Returns
+    /// what happened, if anything did.
     pub(super) fn adopt(
         &mut self,
         handle: usize,

@@ -1,7 +1,6 @@
 //! A leader with its successor around the shipped values: datagrams, guardian and keeper, and the second kill deadline.
-//!
-//! A datagram arrives at once, unless a fault of the timer that caused it loses or delays it. One that is late, and one to a
-//! process that is stopped, arrives at any time or never.
+//! A datagram arrives at once, unless a fault of the timer that caused it loses or delays it. One that is late, and one
+//! to a process that is stopped, arrives at any time or never.
 
 use super::{
     process::{Actor, Kind, Process, Request, SUPPORT},
@@ -161,13 +160,11 @@ impl Process {
         }
     }
 
-    /// A standby is to stop.
     pub(super) fn leave(&mut self, actor: usize, cx: &mut Context<'_>) {
         self.leaves = true;
         self.succeed(actor, SuccessorEvent::Stop, cx);
     }
 
-    /// Delivers an event to the successor of a standby, and carries out what it says.
     pub(super) fn succeed(&mut self, actor: usize, mut event: SuccessorEvent, cx: &mut Context<'_>) {
         let now = self.clock;
         loop {

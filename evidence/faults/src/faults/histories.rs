@@ -1,8 +1,7 @@
 //! `cargo xtask test-drivers --histories`: random calls of several clients on each storage, under its faults and under
-//! messages that are delayed, lost, repeated and cut. Their [history] is checked with porcupine: one order
-//! of all steps must explain every answer.
-//!
-//! Not covered: `peek`, which may be stale; fail-overs that lose writes, and deletions by hand, which no order of steps explains.
+//! messages that are delayed, lost, repeated and cut. Their [history] is checked with porcupine: one order of all steps
+//! must explain every answer. Not covered: `peek`, which may be stale; fail-overs that lose writes, and deletions by
+//! hand, which no order of steps explains.
 
 mod clients;
 mod history;

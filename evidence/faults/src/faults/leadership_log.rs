@@ -43,9 +43,8 @@ impl LeadershipLog {
         *self.log().campaigns.entry(candidate).or_default() += 1;
     }
 
-    /// Records a claim of a vacant slot, or of a slot whose record `observed` has expired.
-    ///
-    /// It is a violation if the record belongs to the same campaign: the candidate waited for its own record.
+    /// Records a claim of a vacant slot, or of a slot whose record `observed` has expired. It is a violation if the
+    /// record belongs to the same campaign: the candidate waited for its own record.
     pub(super) fn claims(&self, candidate: usize, entry: &Entry, observed: Option<&Entry>, sent_at: Instant) {
         let mut log = self.log();
         let campaign = log.campaigns.get(&candidate).copied().unwrap_or_default();

@@ -1,7 +1,5 @@
-//! [`Network`]: proxies between each client and each server. They cut, delay or hold back bytes, lose
-//! requests and answers, and repeat what a connection sent after its end.
-//!
-//! They forward bytes as they come, and do not read protocols.
+//! [`Network`]: proxies between each client and each server. They cut, delay or hold back bytes, lose requests and
+//! answers, and repeat what a connection sent after its end. They forward bytes as they come, and read no protocols.
 
 use super::event::{Counts, Event};
 use rustls::{
@@ -40,7 +38,6 @@ struct ConnectionContext {
 }
 
 impl ConnectionContext {
-    /// Connects to a server, with TLS if it has.
     async fn connect(&self, server: SocketAddr) -> Option<Box<dyn Stream>> {
         let server = TcpStream::connect(server).await.ok()?;
         // Client libraries set it, too.
@@ -158,7 +155,6 @@ impl LastNotApplied {
     }
 }
 
-/// Relays one connection until it ends or is cut.
 async fn connection(client: TcpStream, server: SocketAddr, context: ConnectionContext) {
     // If the server is down, the proxy refuses, too.
     let opened = SystemClock::read();

@@ -83,10 +83,8 @@ pub(super) trait FaultyServers {
 
     fn inject(&mut self, fault: Fault, rng: &mut fastrand::Rng) -> Result<(), String>;
 
-    /// Deletes what the candidates stored, by the means of an operator.
-    ///
-    /// # Errors
-    /// If a server refuses, or no record of these servers is one object for operators, too.
+    /// Deletes what the candidates stored, by the means of an operator. Fails if a server refuses, or if no record of
+    /// these servers is one object for operators.
     fn delete(&self, what: Deletion) -> Result<(), String>;
 
     /// Ends the fault, and waits until every server answers.
@@ -116,10 +114,9 @@ const OF_ONE: &[Fault] = &[Fault::StopOne, Fault::KillOne];
 const DELETED: &[Fault] = &[Fault::StopOne, Fault::KillOne, Fault::DeleteRecord, Fault::DeleteAll];
 
 impl Servers {
-    /// Three nodes of Apache Cassandra, with every record on each.
-    ///
-    /// The client library learns the other nodes from the first one, and uses the port of its first
-    /// connection. So the proxies of a candidate listen on the nodes' addresses, at a port for that candidate.
+    /// Three nodes of Apache Cassandra, with every record on each. The client library learns the other nodes from the
+    /// first one, and uses the port of its first connection. So the proxies of a candidate listen on the nodes'
+    /// addresses, at a port for that candidate.
     pub(super) fn cassandra() -> Result<Self, String> {
         let mut cluster = Cassandra::start(3, &servers::target()).map_err(text)?;
         let addresses = cluster.nodes().iter().map(|node| node.address()).collect();

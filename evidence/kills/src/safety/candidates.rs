@@ -118,9 +118,8 @@ impl Instance {
         self.life.terminal = None;
     }
 
-    /// Terminates it and waits. Returns `None` if it had ended before.
-    ///
-    /// If TERM does not end it, it is killed; `before_kill` is called first.
+    /// Terminates it and waits; if TERM does not end it, calls `before_kill` and kills it. `None` if it had ended
+    /// before.
     pub(crate) fn end(mut self, before_kill: impl FnOnce(&Self)) -> io::Result<Option<Ended>> {
         if self.restart_at.is_some() {
             return Ok(None);

@@ -18,10 +18,7 @@ pub(crate) enum Client {
 }
 
 impl Client {
-    /// Makes a worker ready below `folder`.
-    ///
-    /// # Errors
-    /// This machine lacks the language, or the worker can't be built.
+    /// Makes a worker ready below `folder`. Fails if this machine lacks the language, or it can't be built.
     pub(super) fn worker(self, folder: &Path) -> io::Result<Worker> {
         let clients = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../clients").canonicalize()?;
         let place = folder.join("app");

@@ -174,7 +174,6 @@ impl Remains {
 
 fn end<'a>(left: impl Iterator<Item = &'a Marked>) {
     for one in left {
-        // It may have ended meanwhile.
         let _gone = kill_process(one.pid, Signal::KILL);
     }
 }

@@ -1,5 +1,3 @@
-//! A database with tables, and stores of keys and of objects.
-
 /// PostgreSQL: one prepared statement for each verb, in a table of the driver's shape.
 #[cfg(feature = "postgres")]
 pub(super) mod sql {
@@ -20,7 +18,6 @@ pub(super) mod sql {
     const EPOCH: i64 = 1;
 
     pub(in super::super) struct Postgres {
-        /// Host, port, user and database.
         place: String,
         client: Client,
         claim: Statement,
@@ -125,7 +122,6 @@ pub(super) mod objects {
 
     pub(in super::super) struct Objects {
         bucket: AmazonS3,
-        /// The tag of each object.
         written: HashMap<u32, UpdateVersion>,
     }
 

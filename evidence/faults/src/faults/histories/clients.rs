@@ -17,7 +17,6 @@ use vvm_storage::{ElectionKey, Partition, SlotNumber, Step, SysVvmStorage};
 
 pub(super) const SLOTS: NonZeroU32 = NonZeroU32::MIN.saturating_add(2);
 
-/// The name whose slots they are.
 pub(super) const NAME: &str = "histories";
 
 /// The longest wait for an answer. Drivers answer earlier as a rule.
@@ -45,7 +44,6 @@ pub(super) fn partitions() -> Vec<(String, Partition)> {
     keys.map(|key| (key.to_string(), key.partition())).collect()
 }
 
-/// Reads all that stands, after the clients have ended.
 pub(super) async fn read_all(recorder: &Recorder) {
     for (name, at) in &partitions() {
         recorder.read(name, at, PATIENCE).await;
