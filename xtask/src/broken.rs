@@ -272,7 +272,6 @@ impl BrokenTests {
         self.folders.get(package).map(PathBuf::as_path).ok_or(BrokenError::NoTest { package, file: "" })
     }
 
-    /// Returns the program of a test, of which there is one.
     fn program(&self, Test { package, file, .. }: Test) -> Result<&Path, BrokenError> {
         let folder = self.folder(package)?;
         let is_it = |built: &&TestProgram| built.folder == folder && built.file == file;

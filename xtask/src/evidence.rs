@@ -50,7 +50,6 @@ fn succeeds(verb: &str, profile: Profile, package: &str, features: &str, argumen
     workspace::succeeds(package, command.args(["--features", features]).args(arguments).current_dir(root))
 }
 
-/// How a command of the page is run.
 enum How {
     /// A program below `evidence/`, with arguments that make it small.
     Small(&'static str),

@@ -15,7 +15,6 @@ pub(crate) struct Need {
     pub(crate) server: Server,
 }
 
-/// How a server is started.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Server {
     /// Maven fetches it.
@@ -117,7 +116,6 @@ const IN_MEMORY: &str = "/dev/shm";
 /// The need of the largest step, a node of Cassandra.
 const NEEDED_BYTES: u64 = 4 << 30;
 
-/// The variable that names the folder of temporary files.
 const SCRATCH: &str = "TMPDIR";
 
 /// Returns the place, as a variable for programs. Tests use TTLs of a second or two. A disk that is busy with a build

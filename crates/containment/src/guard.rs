@@ -44,11 +44,10 @@ pub enum Report {
 }
 
 /// Starts the supervisor, and blocks until it has ended and no descendant of this process is left. Then dissolves the
-/// containment. Fails if the system refuses a process or a descriptor; no process runs then.
-///
-/// The supervisor is this program again, with `arguments`. Its `main` must call
-/// [`Supervisor::accept`](crate::Supervisor::accept). `environment` sets and removes variables of the supervisor. The
-/// calling process must have a single thread. It becomes a sub-reaper, and this function reaps all its children.
+/// containment. Fails if the system refuses a process or a descriptor; no process runs then. The supervisor is this
+/// program again, with `arguments`. Its `main` must call [`Supervisor::accept`](crate::Supervisor::accept).
+/// `environment` sets and removes variables of the supervisor. The calling process must have a single thread. It
+/// becomes a sub-reaper, and this function reaps all its children.
 pub fn guard(
     arguments: Vec<OsString>,
     environment: &[(OsString, Option<OsString>)],

@@ -25,9 +25,8 @@ use writer::{DocumentWriter, LedSlot};
 /// are applied in the order in which they were called.
 ///
 /// Every write is fenced (I2): it is applied only if this leadership still holds the slot in the storage, however long
-/// this process was paused. A deposed leader can do no harm with it.
-///
-/// Writes that wait at the same time share a batch of the storage. A batch is applied as a whole or not at all.
+/// this process was paused. A deposed leader can do no harm with it. Writes that wait at the same time share a batch of
+/// the storage. A batch is applied as a whole or not at all.
 #[derive(Clone)]
 pub struct Documents {
     access: Arc<DocumentAccess<dyn Partition>>,
@@ -77,11 +76,7 @@ impl Documents {
     /// Reads one page of documents, in the order of their ids. Shows every write of earlier leaderships, and every
     /// write of this one that has returned. Continue with [`Scan::after`] at [`Page::next`] until that is `None`.
     ///
-    /// # Errors
-    /// [`DocumentReadError`].
-    ///
-    /// # Cancel safety
-    /// The future may be dropped.
+    /// Cancel safe.
     pub async fn scan(&self, scan: &Scan) -> Result<Page, DocumentReadError> {
         let slot = self.access.slot();
         self.writer.read(slot, slot.partition.scan(scan)).await

@@ -28,9 +28,8 @@ use tokio::sync::{
     oneshot,
 };
 
-/// Campaigns for leaderships on one storage.
-///
-/// One task drives all campaigns and leaderships. It ends when this value and its last leadership are dropped.
+/// Campaigns for leaderships on one storage. One task drives all campaigns and leaderships. It ends when this value and
+/// its last leadership are dropped.
 pub struct Elections<K> {
     commands: Arc<UnboundedSender<Command<K>>>,
     next_ticket: AtomicU64,
@@ -54,9 +53,6 @@ impl<K: Key> Elections<K> {
     }
 
     /// Campaigns until one of the candidacy's slots is led, and returns with the deadman armed (I4).
-    ///
-    /// # Errors
-    /// [`AcquireError`].
     ///
     /// # Cancel safety
     /// Dropping the future withdraws the candidacy. The engine deletes a record that an unanswered attempt

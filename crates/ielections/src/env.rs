@@ -121,9 +121,8 @@ mod this_process {
     }
 
     /// The randomness of the operating system, read in blocks: a system call for each of the three numbers of a
-    /// campaign would be most of the cost of an uncontended acquisition.
-    ///
-    /// A process that forks without `exec` would repeat the rest of a block. This crate does not fork.
+    /// campaign would be most of the cost of an uncontended acquisition. A process that forks without `exec` would
+    /// repeat the rest of a block. This crate does not fork.
     #[derive(Default)]
     pub struct OsEntropy(Mutex<RandomBlock>);
 

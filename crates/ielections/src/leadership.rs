@@ -76,10 +76,7 @@ impl Leadership {
         self.standing.remaining()
     }
 
-    /// Checks that at least so much time is left; see [`Standing::ensure`].
-    ///
-    /// # Errors
-    /// [`InsufficientTime`]: don't begin the step.
+    /// Fails unless at least so much time is left; see [`Standing::ensure`].
     pub fn ensure(&self, at_least: Duration) -> Result<(), InsufficientTime> {
         self.standing.ensure(at_least)
     }
@@ -192,10 +189,8 @@ impl Standing {
         self.state().remaining()
     }
 
-    /// Checks that at least so much time is left. Call it right before a critical step. Neither waits nor locks.
-    ///
-    /// # Errors
-    /// [`InsufficientTime`]: don't begin the step.
+    /// Checks that at least so much time is left. Call it right before a critical step, and don't begin the step if it
+    /// fails. Neither waits nor locks.
     pub fn ensure(&self, at_least: Duration) -> Result<(), InsufficientTime> {
         if let Some(loss) = self.loss() {
             return Err(InsufficientTime::Lost(loss.clone()));
@@ -213,19 +208,13 @@ impl Standing {
         self.state().loss()
     }
 
-    /// Waits until the leadership is over or must be handed back.
-    ///
-    /// # Cancel safety
-    /// The future may be dropped. Any number of tasks may wait.
+    /// Waits until the leadership is over or must be handed back. Cancel safe; any number of tasks may wait.
     pub async fn lost(&self) -> Loss {
         self.state().until_lost().await
     }
 
-    /// Waits until no renewal has been confirmed for half a TTL, and returns the time that is left: a
-    /// warning. Returns at once if the leadership is at risk or over already.
-    ///
-    /// # Cancel safety
-    /// The future may be dropped. Any number of tasks may wait.
+    /// Waits until no renewal has been confirmed for half a TTL, and returns the time that is left: a warning. Returns
+    /// at once if the leadership is at risk or over already. Cancel safe; any number of tasks may wait.
     pub async fn at_risk(&self) -> Duration {
         self.state().until_at_risk().await
     }

@@ -138,8 +138,7 @@ impl Epoch {
     /// The largest epoch. With one leadership each millisecond it lasts for 292 million years.
     pub const MAX: u64 = i64::MAX as u64;
 
-    /// # Errors
-    /// When `number` is zero or above [`Epoch::MAX`].
+    /// Fails if `number` is zero or above [`Epoch::MAX`].
     pub const fn new(number: u64) -> Result<Self, EpochOutOfRange> {
         match NonZeroU64::new(number) {
             Some(nonzero) if number <= Self::MAX => Ok(Self(nonzero)),
@@ -275,8 +274,7 @@ impl Ttl {
     /// Above this, a crash would leave a slot without a leader for too long.
     pub const MAX: Duration = Duration::from_secs(24 * 3600);
 
-    /// # Errors
-    /// When `duration` is below [`Ttl::MIN`] or above [`Ttl::MAX`].
+    /// Fails if `duration` is below [`Ttl::MIN`] or above [`Ttl::MAX`].
     pub const fn new(duration: Duration) -> Result<Self, TtlOutOfRange> {
         let nanos = duration.as_nanos();
         if nanos < Self::MIN.as_nanos() || nanos > Self::MAX.as_nanos() {
@@ -323,8 +321,7 @@ impl Holder {
     /// The longest name, in bytes: a DNS name's limit (RFC 1035).
     pub const MAX_BYTES: usize = 255;
 
-    /// # Errors
-    /// When `name` has more than [`Holder::MAX_BYTES`] bytes.
+    /// Fails if `name` has more than [`Holder::MAX_BYTES`] bytes.
     pub fn new(name: impl Into<Arc<str>>) -> Result<Self, HolderTooLong> {
         let name = name.into();
         if name.len() > Self::MAX_BYTES {

@@ -178,9 +178,7 @@ pub trait TtlStorage<K: Key>: Debug + Send + Sync + 'static {
     async fn close(&self);
 }
 
-/// A leadership key.
-///
-/// Logs and the deadman's last message display it. Keys are ordered so that an iteration over them is
+/// A leadership key. Logs and the deadman's last message display it. Keys are ordered so that an iteration over them is
 /// reproducible in a simulation.
 pub trait Key: Clone + Eq + Ord + Hash + Debug + Display + Send + Sync + 'static {}
 impl<K: Clone + Eq + Ord + Hash + Debug + Display + Send + Sync + 'static> Key for K {}

@@ -87,10 +87,7 @@ macro_rules! all_suites {
     };
 }
 
-/// Returns a record under an incarnation of equal bytes.
-///
-/// # Panics
-/// If `epoch` is none.
+/// Returns a record under an incarnation of equal bytes. Panics if `epoch` is none.
 pub fn entry(incarnation: u8, write: u64, epoch: u64) -> Entry {
     Entry {
         holder: Holder::new("leader").unwrap(),
@@ -105,35 +102,23 @@ pub fn held(entry: Entry) -> Slot {
     Slot::Held { entry, proven_age: None }
 }
 
-/// Returns the id of a document.
-///
-/// # Panics
-/// If there are no bytes.
+/// Returns the id of a document. Panics if there are no bytes.
 pub fn id(bytes: impl AsRef<[u8]>) -> DocumentId {
     DocumentId::new(bytes.as_ref().to_vec()).unwrap()
 }
 
-/// Returns a write without a condition.
-///
-/// # Panics
-/// As [`id`].
+/// Returns a write without a condition. Panics as [`id`].
 pub fn put(name: impl AsRef<[u8]>, body: impl AsRef<[u8]>) -> DocumentWrite {
     put_if(name, body, OnlyIf::Always)
 }
 
-/// Returns a write.
-///
-/// # Panics
-/// As [`id`].
+/// Returns a write. Panics as [`id`].
 pub fn put_if(name: impl AsRef<[u8]>, body: impl AsRef<[u8]>, only_if: OnlyIf) -> DocumentWrite {
     DocumentWrite::Put { id: id(name), body: Bytes::copy_from_slice(body.as_ref()), only_if }
 }
 
 /// Returns an environment on `clock`, with the current tokio runtime. No deadline of it ends the process: a test that
-/// asks for the kill replaces `deadman` by one with a [`RecordingTrigger`] of its own.
-///
-/// # Panics
-/// Outside of a tokio runtime.
+/// asks for the kill replaces `deadman` by one with a [`RecordingTrigger`] of its own. Panics outside of a tokio runtime.
 pub fn env(clock: &MockClock) -> Env {
     Env {
         clock: Arc::new(clock.clone()),
@@ -144,10 +129,8 @@ pub fn env(clock: &MockClock) -> Env {
     }
 }
 
-/// Runs `test` on a runtime of one thread that advances the clock whenever no task can run.
-///
-/// # Panics
-/// If it is not done after an hour of the clock.
+/// Runs `test` on a runtime of one thread that advances the clock whenever no task can run. Panics if it is not done
+/// after an hour of the clock.
 pub fn in_mock_time(clock: &MockClock, test: impl Future<Output = ()>) {
     let idle = clock.clone();
     let runtime = tokio::runtime::Builder::new_current_thread()

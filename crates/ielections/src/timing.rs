@@ -173,8 +173,7 @@ impl SupportPeriod {
     /// A longer one has no advantage over a shorter TTL.
     pub const MOST: Duration = Duration::from_secs(30);
 
-    /// # Errors
-    /// When `period` is below [`LEAST`](Self::LEAST), above [`MOST`](Self::MOST), or above a quarter of `ttl`.
+    /// Fails if `period` is below [`LEAST`](Self::LEAST), above [`MOST`](Self::MOST), or above a quarter of `ttl`.
     pub fn new(period: Duration, ttl: Ttl) -> Result<Self, SupportPeriodOutOfRange> {
         let refused = SupportPeriodOutOfRange { period, ttl };
         if period < Self::LEAST || period > Self::MOST || period > ttl.get() / 4 {

@@ -54,10 +54,8 @@ impl RegistryBuilder {
         }
     }
 
-    /// Adds a service, and returns the program's access to it.
-    ///
-    /// # Errors
-    /// Fails if the name or the collection is taken, or the collection's name is not valid.
+    /// Adds a service, and returns the program's access to it. Fails if the name or the collection is taken, or the
+    /// collection's name is not valid.
     pub fn register<S: Service>(&mut self, service: S) -> Result<ServiceHandle<S>, RegisterError> {
         let collection = Collection::new(S::COLLECTION)?;
         if self.names.contains(S::NAME) {

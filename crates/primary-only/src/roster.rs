@@ -23,10 +23,8 @@ pub struct RegistryConfig {
     pub clock: Arc<dyn Clock>,
     /// Starts the tasks that drive instances.
     pub spawn: Arc<dyn Spawn>,
-    /// How long instances may take to end after their term.
-    ///
-    /// Instances that take longer are listed in the log. A term that begins meanwhile does not rebuild their
-    /// service. Choose it longer than one step of a task.
+    /// How long instances may take to end after their term. Instances that take longer are listed in the log. A term
+    /// that begins meanwhile does not rebuild their service. Choose it longer than one step of a task.
     pub join_timeout: Duration,
 }
 

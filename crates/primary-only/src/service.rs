@@ -126,9 +126,8 @@ impl PrepareContext {
     }
 }
 
-/// How an instance ended in this term.
-///
-/// An instance whose document exists runs again in the next term, whatever its outcome was.
+/// How an instance ended in this term. An instance whose document exists runs again in the next term, whatever its
+/// outcome was.
 #[derive(Clone, Debug)]
 pub enum Outcome {
     /// The run returned `Ok`: the task is done.

@@ -126,10 +126,7 @@ impl<Doc: Serialize + Send + Sync + 'static> StateCell<Doc> {
         self.write(DocumentWrite::Put { id, body, only_if: OnlyIf::Absent }, Effect::Inserted).await
     }
 
-    /// Replaces the document's state.
-    ///
-    /// # Errors
-    /// [`StateError`]. [`doc`](Self::doc) is then unchanged.
+    /// Replaces the document's state. After an error, [`doc`](Self::doc) is unchanged.
     pub async fn update(&mut self, doc: Doc) -> Result<(), StateError> {
         self.settle().await?;
         let only_if = self.if_unchanged()?;
@@ -138,9 +135,8 @@ impl<Doc: Serialize + Send + Sync + 'static> StateCell<Doc> {
         self.write(DocumentWrite::Put { id, body, only_if }, Effect::Updated(doc)).await
     }
 
-    /// Deletes the document, so that no later term runs the instance. The service no longer lists it.
-    ///
-    /// The run continues. Another instance of this id runs only after this run has ended.
+    /// Deletes the document, so that no later term runs the instance. The service no longer lists it. The run
+    /// continues. Another instance of this id runs only after this run has ended.
     pub async fn delete(&mut self) -> Result<(), StateError> {
         self.settle().await?;
         let only_if = self.if_unchanged()?;

@@ -1,9 +1,8 @@
-//! The history of a slot: its last leaderships, in a fenced document beside the record, for people.
-//!
-//! Only the leader can write it. It never delays work: the start is written while services run, the end
-//! within a short time, or with the next start of the same process. A process that leads no more has its end
-//! in a partition of its own ([`LateEnd`]), which readers and the next leaders add. The next leader completes an
-//! entry without an end. Starts come from wall clocks, and may contradict each other: entries are ordered by epoch.
+//! The history of a slot: its last leaderships, in a fenced document beside the record, for people. Only the leader can
+//! write it. It never delays work: the start is written while services run, the end within a short time, or with the
+//! next start of the same process. A process that leads no more has its end in a partition of its own ([`LateEnd`]),
+//! which readers and the next leaders add. The next leader completes an entry without an end. Starts come from wall
+//! clocks, and may contradict each other: entries are ordered by epoch.
 
 use ielections::{
     Document, DocumentId, DocumentStorage, DocumentWrite, Documents, Epoch, Fence, Incarnation, OnlyIf,

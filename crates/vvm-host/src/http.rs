@@ -1,7 +1,6 @@
-//! The HTTP server of a host, with status, metrics and probes, and of `vvm ui`.
-//!
-//! It is one future with all connections in it: no task or thread to join, and nothing is left when it is
-//! dropped. It waits only for its own sockets, so it delays no renewal.
+//! The HTTP server of a host, with status, metrics and probes, and of `vvm ui`. It is one future with all connections
+//! in it: no task or thread to join, and nothing is left when it is dropped. It waits only for its own sockets, so it
+//! delays no renewal.
 
 mod metrics;
 
@@ -154,7 +153,6 @@ impl CantListen {
     }
 }
 
-/// Makes the answer of a host to each path.
 #[derive(Debug)]
 pub(crate) struct Answers {
     status: Arc<HostStatus>,

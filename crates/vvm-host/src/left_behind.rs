@@ -15,10 +15,8 @@ pub(crate) type OnClaim = Box<dyn Fn(Option<LeftBehind>) + Send + Sync>;
 /// The caller has proof that nothing of it works any more (I6). Each claim has an incarnation and an epoch of its own,
 /// and the release names both, so it changes no record of another leadership (I2). What the dead process had sent is
 /// refused afterwards: a renewal names a version that is gone, a batch a fence that has fallen, a claim an earlier
-/// epoch (I7).
-///
-/// A claim that still is in the network when the release finds no record of it may be applied later. Nothing works
-/// under that record, and it expires by its TTL.
+/// epoch (I7). A claim that still is in the network when the release finds no record of it may be applied later.
+/// Nothing works under that record, and it expires by its TTL.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeftBehind {
     /// The slot that it led.

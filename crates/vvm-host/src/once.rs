@@ -1,8 +1,6 @@
-//! Work that is done once per period, as by `vvm once`: which periods of a name are done, in a fenced document
-//! beside the record.
-//!
-//! Only the leader writes it (I2). It counts each start of the work before the start, and marks the period as
-//! done after the work has succeeded and before the release. If the leader dies:
+//! Work that is done once per period, as by `vvm once`: which periods of a name are done, in a fenced document beside
+//! the record. Only the leader writes it (I2). It counts each start of the work before the start, and marks the period
+//! as done after the work has succeeded and before the release. If the leader dies:
 //!
 //! | when | the document | what the next leader does |
 //! |---|---|---|

@@ -45,10 +45,8 @@ impl StopDemand {
 /// - After: the claim comes after the pause was written. The read here is sent after the claim was confirmed
 ///   and is linearizable, so it finds the pause, which stands until an operator resumes. No work starts.
 ///
-/// A record that `vvm pause` has seen unchanged for its TTL counts as vacant: its leader is dead by then, as
-/// for a take-over (I1).
-///
-/// Reads again while the storage fails, for as long as an acquisition counts as fresh.
+/// A record that `vvm pause` has seen unchanged for its TTL counts as vacant: its leader is dead by then, as for a
+/// take-over (I1). Reads again while the storage fails, for as long as an acquisition counts as fresh.
 pub(crate) async fn may_work(storage: &HostStorage) -> Result<(), StopDemand> {
     let (clock, ttl) = (&storage.status.clock, storage.status.candidate.ttl);
     let (give_up_at, retry_pause) = (clock.now().after(ttl.get() / 4), Timing::new(ttl).retry_pause());

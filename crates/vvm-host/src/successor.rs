@@ -1,6 +1,5 @@
-//! A successor: a standby in another process that takes over seconds after the loss of the leader's machine, at any TTL.
-//!
-//! The rules are in `ielections::protocol::successor`. Here are its settings, its network ([`link`]), the leader's
+//! A successor: a standby in another process that takes over seconds after the loss of the leader's machine, at any
+//! TTL. The rules are in `ielections::protocol::successor`. Here are its settings, its network ([`link`]), the leader's
 //! document ([`document`]), and what confirms a kill deadline ([`DeadlineEnforcer`]).
 
 mod datagram;
@@ -49,9 +48,8 @@ impl SuccessorSettings {
 }
 
 /// What a process that enforces the kill deadline beside this one has confirmed last: `None` outside while it does not
-/// run, and `None` inside while it has confirmed no deadline.
-///
-/// It must pass on every confirmation in the order in which this process sent the deadlines.
+/// run, and `None` inside while it has confirmed no deadline. It must pass on every confirmation in the order in which
+/// this process sent the deadlines.
 pub type DeadlineEnforcer = watch::Receiver<Option<watch::Receiver<Option<Instant>>>>;
 
 /// Why this host can take no part in succession.

@@ -74,7 +74,6 @@ fn reporting(
 #[tokio::test]
 async fn host_that_is_not_ready_claims_nothing_and_gives_up_what_it_leads() {
     let folder = TempDir::new().unwrap();
-    // One look at the slots, once it is ready.
     let mut once = settings(folder.path());
     once.acquisition = AcquireTimeout::Within(Duration::ZERO);
     let mut host = Host::open(once.clone()).await.unwrap();
@@ -110,7 +109,6 @@ async fn slot_that_is_won_while_not_ready_is_released_before_a_service_starts() 
     let (stop, mut roles) = (host.stop(), host.status().roles());
     let (ready, is_ready) = watch::channel(true);
     host.campaign_while(is_ready);
-    // The claim is on its way.
     let changes = ready.clone();
     host.report_claims(move |claim| {
         if claim.is_some() {
@@ -168,7 +166,6 @@ async fn open_refuses_bad_urls_missing_folders_and_another_slot_count() {
     drop(Host::open(settings(folder.path())).await.unwrap());
     let mut two_slots = settings(folder.path());
     two_slots.slots = two_slots.slots.saturating_add(1);
-    // Opened by the program itself, it is checked all the same.
     let file = folder.path().join("leader.db");
     let options = OpenOptions { allow_overlay: true, ..OpenOptions::default() };
     let own = Arc::new(SqliteStorage::open(&file, options).await.unwrap());

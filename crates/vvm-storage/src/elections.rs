@@ -257,10 +257,9 @@ impl ElectionsTtlStorage {
     }
 
     /// Waits for a hint that another process released a slot of the cluster or made a request. Never returns if the
-    /// storage has no hints. May be dropped and called again at will.
-    ///
-    /// A candidate then looks at once ([`Elections::look_now`](ielections::Elections::look_now)). Nothing else may
-    /// follow from a hint: it may be lost, late, repeated or false.
+    /// storage has no hints. May be dropped and called again at will. A candidate then looks at once
+    /// ([`Elections::look_now`](ielections::Elections::look_now)). Nothing else may follow from a hint: it may be lost,
+    /// late, repeated or false.
     pub async fn hinted(&self, cluster: &ClusterName) {
         match self.sysvvm.hints() {
             Some(hints) => hints.hinted(&cluster.slot_count_partition()).await,
@@ -385,9 +384,7 @@ pub struct SettingCorrupt {
 impl ElectionsTtlStorage {
     /// Stores the cluster's slot count. All members must use the same: with different counts they would campaign for
     /// different slots, and work that needs one leader could have two.
-    ///
-    /// # Errors
-    /// [`SettleError::Differs`] if another count is stored.
+    /// Fails with [`SettleError::Differs`] if another count is stored.
     pub async fn settle_slot_count(
         &self,
         cluster: &ClusterName,
@@ -402,10 +399,7 @@ impl ElectionsTtlStorage {
         }
     }
 
-    /// Returns the cluster's slot count, if it was settled.
-    ///
-    /// # Errors
-    /// [`ReadError::Fatal`] if the stored value is not a slot count.
+    /// Returns the cluster's slot count, if it was settled. Fails with [`ReadError::Fatal`] if the value is not one.
     pub async fn slot_count(&self, cluster: &ClusterName) -> Result<Option<NonZeroU32>, ReadError> {
         let partition = self.slot_count_partition(cluster).map_err(|e| ReadError::Fatal(e.into()))?;
         match self.sysvvm.setting(partition).await? {

@@ -1,8 +1,6 @@
 //! [`ElectionKey`]: a slot of a cluster; [`Partition`]: where a record of it is stored; and all prefixes of the
-//! keyspace.
-//!
-//! The partition of a slot is `prefix ‖ name ‖ slot (4 bytes, big-endian)`. The first and the last part have a fixed
-//! width, so two keys never have the same bytes, and nothing has to be escaped.
+//! keyspace. The partition of a slot is `prefix ‖ name ‖ slot (4 bytes, big-endian)`. The first and the last part have
+//! a fixed width, so two keys never have the same bytes, and nothing has to be escaped.
 
 use std::{fmt, num::NonZeroU32, sync::Arc};
 

@@ -19,10 +19,9 @@ pub enum Step {
         /// Its record. Its epoch exceeds the last one: the caller guarantees it.
         to: Entry,
     },
-    /// Replaces exactly the version and epoch of `from` by `to`, which has the same incarnation and epoch.
-    ///
-    /// `to` is stored as it is, so holder and TTL may change: observers wait for the TTL of the record that
-    /// they see. Elections never change them.
+    /// Replaces exactly the version and epoch of `from` by `to`, which has the same incarnation and epoch. `to` is
+    /// stored as it is, so holder and TTL may change: observers wait for the TTL of the record that they see. Elections
+    /// never change them.
     Renew {
         /// The record that stands.
         from: Entry,

@@ -290,11 +290,10 @@ impl Layer for FaultyStorage {
 const SLOTS: NonZeroU32 = NonZeroU32::new(2).unwrap();
 const IDS: [&str; 3] = ["a", "a\0", "\u{7f}"];
 
-/// Commits random steps to a driver, and to a storage in memory, which does what [`decide`](crate::decide)
-/// says. Compares each outcome, and each state that a read shows. About half of the steps are refused.
-///
-/// `open` opens a handle; handles are closed and opened anew between steps. `name` is a cluster that the
-/// storage does not have yet. `seed` selects the steps.
+/// Commits random steps to a driver, and to a storage in memory, which does what [`decide`](crate::decide) says.
+/// Compares each outcome, and each state that a read shows. About half of the steps are refused. `open` opens a handle;
+/// handles are closed and opened anew between steps. `name` is a cluster that the storage does not have yet. `seed`
+/// selects the steps.
 ///
 /// # Panics
 /// If the driver answers otherwise, or fails.

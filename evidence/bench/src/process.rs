@@ -20,7 +20,6 @@ const SCRIPT: &str = "exec 9>>\"$0\"; flock -n 9 && echo alone || echo beside an
 
 pub(crate) const TTL: [&str; 2] = ["--ttl", "20s"];
 
-/// Returns the `vvm` beside this program, to be run at `level`.
 pub(crate) fn program(level: Level) -> Result<Program, Failure> {
     let vvm = env::current_exe()?.with_file_name("vvm");
     if !vvm.exists() {

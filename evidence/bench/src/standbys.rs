@@ -58,7 +58,6 @@ fn wait(url: &str, direct: &str, standbys: u16, watched: Duration) -> Result<(Fi
     Ok((told, each(all.1, alone.1)))
 }
 
-/// Returns the transactions in a TTL, and the connections.
 pub(crate) async fn cost(url: &str, watched: Duration) -> Result<(f64, f64), Failure> {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
     let reads = async {

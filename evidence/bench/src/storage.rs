@@ -163,7 +163,6 @@ async fn timed<T>(call: impl Future<Output = T>) -> (T, f64) {
 
 const BATCH: u32 = 32;
 
-/// Bytes of a document, as of the state of a task.
 const BODY: [u8; 256] = [b'x'; 256];
 
 struct Leader<'scene> {

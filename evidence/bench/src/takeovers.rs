@@ -240,7 +240,6 @@ impl Place {
         Ok(Some(Self { name: "S3 (versitygw)", started: Started { url, ..started } }))
     }
 
-    /// Its candidates log in by this context.
     fn kubernetes(context: &'static str) -> Result<Option<Self>, Failure> {
         let server = match Kubernetes::start() {
             Err(why @ StartError::NotBuilt(_)) => {

@@ -261,7 +261,6 @@ impl Interruption {
         Ok(Self(interrupted))
     }
 
-    /// Waits until `holds` returns `true`, at most `limit`. Returns whether it did.
     fn wait_until(
         &self,
         limit: Duration,

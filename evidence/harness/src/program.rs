@@ -394,7 +394,6 @@ impl Trial {
         self.group.as_deref()
     }
 
-    /// Returns the URL of the storage that all runs of this trial share.
     pub fn storage(&self) -> String {
         // The temporary folder may be on overlayfs. All processes of a trial see the same one.
         let file = || format!("sqlite:{}?allow=overlay", self.folder.path().join("leader.db").display());
@@ -412,7 +411,6 @@ impl Trial {
         Run::new(self, command)
     }
 
-    /// Returns a `vvm elect` with these hooks, which demotes nothing at its start.
     pub fn elect(&self, on_lead: &str, on_loss: &str) -> Run {
         self.run([]).elect(on_lead, on_loss)
     }

@@ -127,7 +127,6 @@ enum Machine {
 }
 
 impl Machine {
-    /// Kills what is left after a failure.
     fn end(&mut self) {
         if let Self::Runs(_, start) = self {
             // It may have ended already.

@@ -49,7 +49,6 @@ pub struct Owned {
 }
 
 impl Owned {
-    /// Starts a command of [`command`], with its output in `log`.
     pub fn start(mut command: Command, log: &Path) -> io::Result<Self> {
         let file = File::create(log)?;
         let child = command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file).spawn()?;

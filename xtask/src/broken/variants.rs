@@ -1,6 +1,5 @@
 //! The list of bugs, `variants.txt`, which says how to read it.
 
-/// One way to get it wrong.
 #[derive(Default, Debug)]
 pub(super) struct Variant {
     pub(super) name: &'static str,
@@ -36,7 +35,6 @@ impl Test {
 /// Lines that stand exactly once in their package, and what they are broken to.
 #[derive(Debug)]
 pub(super) struct Change {
-    /// The folder of the package.
     pub(super) package: &'static str,
     pub(super) good: String,
     pub(super) broken: String,

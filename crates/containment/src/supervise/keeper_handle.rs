@@ -29,10 +29,8 @@ use std::{
 use tokio::sync::watch;
 use vvm_clock::{Clock, Instant};
 
-/// The keeper has ended without the proof. Processes that the command started may still run.
-///
-/// A supervisor that holds a lease for the command must not release it now. It has to end, so that its
-/// guardian kills those processes (I6).
+/// The keeper has ended without the proof. Processes that the command started may still run. A supervisor that holds a
+/// lease for the command must not release it now. It has to end, so that its guardian kills those processes (I6).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the keeper of the command {0}, so that processes of it may still run")]
 pub struct UnprovenKeeperEnd(pub ProcessEnd);

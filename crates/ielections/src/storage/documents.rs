@@ -148,8 +148,7 @@ pub struct DocumentId(Bytes);
 pub struct NotAnId;
 
 impl DocumentId {
-    /// # Errors
-    /// If there are no bytes.
+    /// Fails if there are no bytes.
     pub fn new(bytes: impl Into<Bytes>) -> Result<Self, NotAnId> {
         let bytes = bytes.into();
         if bytes.is_empty() { Err(NotAnId) } else { Ok(Self(bytes)) }
@@ -367,10 +366,7 @@ pub enum BeyondDocumentLimits {
 }
 
 impl DocumentLimits {
-    /// Checks a batch.
-    ///
-    /// # Errors
-    /// If the batch is too large, or has two writes of one document.
+    /// Fails if the batch is too large, or has two writes of one document.
     pub fn check(&self, batch: &[DocumentWrite]) -> Result<(), BeyondDocumentLimits> {
         if batch.len() > self.max_batch {
             return Err(BeyondDocumentLimits::Batch { writes: batch.len(), most: self.max_batch });
@@ -395,10 +391,7 @@ impl DocumentLimits {
         Ok(())
     }
 
-    /// Checks an id.
-    ///
-    /// # Errors
-    /// If the id is too long.
+    /// Fails if the id is too long.
     pub fn check_id(&self, id: &DocumentId) -> Result<(), BeyondDocumentLimits> {
         let (bytes, most) = (id.as_bytes().len(), self.max_id_bytes);
         if bytes > most { Err(BeyondDocumentLimits::Id { bytes, most }) } else { Ok(()) }

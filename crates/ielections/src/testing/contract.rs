@@ -105,10 +105,8 @@ pub const LONGEST_CASE: Duration = Duration::from_secs(300);
 /// The least lateness that explains a case that was not done in time, or a call without an answer.
 const EXPLAINS: Duration = Duration::from_millis(100);
 
-/// Runs a case on a new storage and a new runtime, and fails it if it hangs.
-///
-/// # Panics
-/// If the case fails, or takes longer than [`LONGEST_CASE`] although the machine is punctual.
+/// Runs a case on a new storage and a new runtime. Panics if it fails, or takes longer than [`LONGEST_CASE`] although
+/// the machine is punctual.
 pub fn run<S: StorageUnderTest>(factory: impl AsyncFn() -> S, case: impl AsyncFn(S)) {
     decide(Explained { by: EXPLAINS, is_any: false }, || {
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();

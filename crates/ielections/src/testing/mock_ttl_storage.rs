@@ -10,11 +10,9 @@ use std::time::Duration;
 // The provided methods are not mocked: `scan_some` then asks `expect_scan`, as a driver without one of its own does.
 // `limits` and `close` are no questions of most tests, so they have answers.
 mockall::mock! {
-    /// A [`TtlStorage`] that answers as a test expects: `storage.expect_scan().returning(…)`, and so for each
-    /// required verb ([mockall](https://docs.rs/mockall) has the rest). A call that was not expected panics.
-    ///
-    /// `limits` and `close` need no expectation, and there are no documents. The [module](crate::testing) has an
-    /// example.
+    /// A [`TtlStorage`] that answers as a test expects: `storage.expect_scan().returning(…)`, and so for each required
+    /// verb ([mockall](https://docs.rs/mockall) has the rest). A call that was not expected panics. `limits` and
+    /// `close` need no expectation, and there are no documents. The [module](crate::testing) has an example.
     #[derive(Debug)]
     pub TtlStorage<K: Key> {
         /// Answers [`TtlStorage::insert_if_not_exist`].

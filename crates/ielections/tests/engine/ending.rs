@@ -172,7 +172,6 @@ fn record_whose_release_failed_is_deleted_before_the_next_claim() {
         let mut again = candidacy(0);
         again.terms.left_behind.push(left);
         let mut acquired = pin!(process.elections.acquire(again));
-        // The storage still takes no write, for a while.
         tokio::select! {
             biased;
             _ = &mut acquired => panic!("claimed beside its own record"),

@@ -123,7 +123,6 @@ fn busy_engine_yields_to_other_tasks() {
         bench.clock.advance(TTL / 4);
         turns_until(|| bench.faulty.count(Verb::CompareAndSwap) >= 100).await;
         assert!(bench.faulty.count(Verb::CompareAndSwap) < RENEWALS / 2, "no other task ran");
-        // The deadman has all confirmed deadlines.
         assert!(!process.trigger.check());
         bench.faulty.watch(|_| {});
         assert_eq!(leadership.standing().loss(), None);

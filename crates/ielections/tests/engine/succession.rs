@@ -66,7 +66,6 @@ impl MemoryLink {
         self.may_stop.load(Ordering::Relaxed)
     }
 
-    /// Whether it has named a successor.
     fn has_named(&self) -> bool {
         self.sent
             .lock()
@@ -87,7 +86,6 @@ impl MemoryLink {
         self.sent.lock().unwrap().iter().filter(is_offer).count()
     }
 
-    /// Why it has withdrawn its successors, the first one first.
     fn withdrawals(&self) -> Vec<Withdrawal> {
         self.withdrawals.lock().unwrap().clone()
     }
@@ -359,7 +357,6 @@ fn leader_whose_successor_is_gone_withdraws_it_and_stays() {
         }
         pair.pass(P).await;
         assert_eq!(pair.leader.link.withdrawals(), [Withdrawal::Silent]);
-        // The deadline is that of the TTL again.
         assert!(pair.leader.kill_at() > pair.clock.now().after(TTL / 2));
         pair.pass(TTL * 2).await;
         assert_eq!(leadership.standing().loss(), None);

@@ -113,7 +113,6 @@ fn held_slot_is_read_when_its_renewal_is_due_and_then_once_a_poll() {
     let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
     let due = next_after(&mut campaign, BEGAN, scanned_with_hints([renewed(0)]));
     assert_eq!(due, BEGAN.after(soonest));
-    // It is late: polls follow.
     let again = next_after(&mut campaign, due, scanned_with_hints([renewed(0)]));
     assert!(again <= due.after(Terms::POLL), "{again:?}");
     let due = next_after(&mut campaign, again, scanned_with_hints([renewed(1)]));

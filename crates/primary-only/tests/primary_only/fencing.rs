@@ -23,7 +23,6 @@ fn refused_write_of_a_deposed_leader_ends_its_term_at_once() {
                 assert!(cx.stop.is_cancelled());
                 probe.journal.write("x is deposed");
             }
-            // A run that ignores the error does no harm.
             Ok(())
         });
         let mut term = process.lead().await;
@@ -35,13 +34,11 @@ fn refused_write_of_a_deposed_leader_ends_its_term_at_once() {
         depose(&cluster).await;
         let before = cluster.documents().await;
         process.probe.go.give("deposed");
-        // The test does not cancel `stop`.
         let led = (&mut term.led).await.unwrap();
         assert_eq!(led, Err(LeadError::Deposed(LeaderReplaced { current: None })));
         assert!(matches!(other.completed().await, Outcome::Interrupted));
         assert!(matches!(process.service.get_all().await, Err(Unavailable::NotLeader)));
         assert_eq!(process.probe.journal.count("x is deposed"), 3);
-        // The storage receives no second write.
         assert!(process.documents.count(WriteDocuments) <= writes + 1);
         assert_eq!(cluster.documents().await, before);
         term.leadership.release().await;

@@ -58,7 +58,6 @@ fn instance_that_fails_before_its_document_exists_is_not_listed() {
         let failed = instance.completed().await;
         assert!(matches!(&failed, Outcome::Failed(failure) if failure.to_string() == "no luck"));
         assert!(matches!(instance.persisted().await, Err(NotPersisted(Outcome::Failed(_)))));
-        // After the end no lookup finds it.
         assert!(process.found("x").await.is_none());
         assert!(ask().await.unwrap().created);
     });
@@ -156,7 +155,6 @@ fn state_cell_refuses_writes_that_do_not_fit_its_document() {
             assert_eq!(cx.state.doc(), &Steps::new());
             cx.state.delete().await?;
             assert!(matches!(cx.state.delete().await, Err(StateError::NotInserted)));
-            // The same run may insert the document again.
             cx.state.insert().await?;
             Ok(cx.state.delete().await?)
         });

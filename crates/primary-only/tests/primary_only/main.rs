@@ -1,7 +1,6 @@
-//! Primary-only services on `mem`, on a clock that only tests move.
-//!
-//! They follow MongoDB's `primary_only_service_test.cpp`, but for its tests of database locks and operation contexts,
-//! which this crate does not have, and of a registry that is shut down for good.
+//! Primary-only services on `mem`, on a clock that only tests move. They follow MongoDB's
+//! `primary_only_service_test.cpp`, but for its tests of database locks and operation contexts, which this crate does
+//! not have, and of a registry that is shut down for good.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,

@@ -121,7 +121,6 @@ fn next_term_fails_to_rebuild_if_an_instance_of_the_last_one_does_not_end() {
         next.end().await.unwrap();
         assert_eq!(process.probe.journal.count("x runs"), 1);
 
-        // The term after that rebuilds.
         let last = process.lead().await;
         assert!(process.found("x").await.is_some());
         last.end().await.unwrap();
@@ -210,7 +209,6 @@ fn report_of_each_instance() {
         handles[2].completed().await;
         handles[3].persisted().await.unwrap();
         let reports = serde_json::to_value(process.registry.instances()).unwrap();
-        // `b` has ended without a document, so it is not listed.
         assert_eq!(
             reports,
             json!([

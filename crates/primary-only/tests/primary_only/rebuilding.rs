@@ -82,7 +82,6 @@ fn term_that_ends_during_prepare_reads_no_documents() {
         let term = process.lead().await;
         process.probe.journal.shows("prepares", 1).await;
         term.end().await.unwrap();
-        // `prepare` was not dropped.
         assert_eq!(process.probe.journal.lines(), ["prepares", "prepared"]);
         assert_eq!(process.documents.count(ScanDocuments), 0);
     });
@@ -112,7 +111,6 @@ fn recreate_instances_fails() {
         term.end().await.unwrap();
         assert!(matches!(process.service.status().state, ServiceState::NotLeading));
 
-        // The next term tries again.
         let term = process.lead().await;
         assert!(process.service.get_or_create("x".into(), Steps::new()).await.unwrap().created);
         term.end().await.unwrap();
@@ -254,7 +252,6 @@ fn unusable_document_is_quarantined_and_the_others_run() {
             assert!(reason.starts_with(start), "{reason}");
         }
 
-        // No new instance replaces it, and the document is unchanged.
         let lookup = process.service.lookup(&"garbled".into()).await;
         assert!(matches!(lookup, Err(Unavailable::Quarantined { .. })), "{lookup:?}");
         let created = process.service.get_or_create("garbled".into(), Steps::new()).await;
@@ -262,7 +259,6 @@ fn unusable_document_is_quarantined_and_the_others_run() {
         assert_eq!(cluster.documents().await, before);
         term.end().await.unwrap();
 
-        // Once repaired, it runs in the next term.
         let leadership = process.acquire().await;
         let mended = b"\x01\x00\x00\x00\x01{\"taken\":1,\"request\":\"\"}";
         process.put(leadership.standing(), b"primary-only/probe\0garbled", mended).await;
@@ -327,7 +323,6 @@ fn document_of_an_older_version_is_upgraded_by_the_next_write() {
         assert_eq!(&cluster.documents().await[0].body[..], b"\x01\x00\x00\x00\x0242");
         term.end().await.unwrap();
 
-        // The older program quarantines it.
         let older = cluster.process("b");
         let term = older.lead().await;
         let lookup = older.service.lookup(&"x".into()).await;

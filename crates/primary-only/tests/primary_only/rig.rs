@@ -185,7 +185,6 @@ pub(crate) async fn release(storage: &FaultyStorage<ElectionKey>, verb: Verb) {
     storage.land_late().await;
 }
 
-/// Deletes the first slot's record without the leader's knowledge.
 pub(crate) async fn depose(cluster: &Cluster) {
     let (storage, key) = (cluster.storage(), Cluster::key());
     let Slot::Held { entry, .. } = storage.get(&key).await.unwrap() else { panic!("the slot is vacant") };

@@ -41,7 +41,6 @@ fn call_during_a_rebuild_is_dropped_or_ends_with_the_term() {
         assert!(process.service.lookup(&x).now_or_never().is_none());
         assert!(process.service.get_all().now_or_never().is_none());
         assert!(ask().now_or_never().is_none());
-        // These calls wait until the term ends.
         let (found, created, ended) = tokio::join!(process.service.lookup(&x), ask(), term.end());
         assert!(matches!(found, Err(Unavailable::NotLeader)));
         assert!(matches!(created, Err(GetOrCreateError::Unavailable(Unavailable::NotLeader))));
@@ -107,7 +106,6 @@ fn other_request_under_the_same_id_is_refused() {
         assert!(matches!(&refused, GetOrCreateError::AnotherRequest(id) if id == "x"));
         term.end().await.unwrap();
 
-        // The rebuilt instance refuses it, too.
         let term = process.lead().await;
         assert!(matches!(ask("move").await, Err(GetOrCreateError::AnotherRequest(_))));
         assert!(!ask("copy").await.unwrap().created);
@@ -144,7 +142,6 @@ fn instance_that_is_refused_is_not_listed() {
             assert!(refusal.starts_with(why), "{refusal}");
             assert!(process.found(id).await.is_none());
         }
-        // Only a new instance may conflict.
         assert!(!process.service.get_or_create("x".into(), Steps::new()).await.unwrap().created);
         assert!(process.service.get_or_create("y".into(), Steps::new()).await.unwrap().created);
     });

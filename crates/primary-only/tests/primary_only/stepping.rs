@@ -114,7 +114,6 @@ fn terms_in_quick_succession_leave_no_runner() {
         for number in 1..=50 {
             let term = process.lead().await;
             if number % 3 == 0 {
-                // It ends before it is rebuilt.
                 term.end().await.unwrap();
                 continue;
             }

@@ -152,7 +152,6 @@ fn refusal_names_what_is_served() {
     });
 }
 
-/// Half of the clients send a part of a request, the others nothing. No time-out ends them here.
 #[test]
 fn slow_clients_do_not_keep_a_probe_waiting() {
     beside(async |address, _| {

@@ -30,7 +30,6 @@ use vvm_clock::Clock;
 
 type Values = BTreeMap<String, f64>;
 
-/// The values of `/metrics`.
 fn by_prometheus(answers: &Answers) -> Values {
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, &answers.metrics).unwrap();
@@ -107,7 +106,6 @@ fn by_open_telemetry(exporter: &InMemoryMetricExporter) -> Values {
     values
 }
 
-/// A kind of service with one instance that waits for the end of the term.
 struct Waiting;
 
 impl Service for Waiting {

@@ -67,11 +67,10 @@ impl HostStatus {
         Some(format!("trouble with the storage{age}: {reason}"))
     }
 
-    /// Records an answer. Logs it if a failure was logged, and no kind of calls fails any more.
-    ///
-    /// A write that is answered shows that reads work, too: it compares. A read shows no more than reads, unless
-    /// they had failed beside the writes: then the storage was away, and is back. A candidate writes only when a
-    /// slot is free, which may be a TTL later or never.
+    /// Records an answer. Logs it if a failure was logged, and no kind of calls fails any more. A write that is
+    /// answered shows that reads work, too: it compares. A read shows no more than reads, unless they had failed beside
+    /// the writes: then the storage was away, and is back. A candidate writes only when a slot is free, which may be a
+    /// TTL later or never.
     pub(crate) fn storage_answered(&self, call: Call) {
         self.answered_at.fetch_max(self.clock.now().as_nanos(), Ordering::Relaxed);
         let mut problem = self.storage.lock();

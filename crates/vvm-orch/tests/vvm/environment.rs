@@ -108,7 +108,6 @@ fn dropped_vvm_cancels_services_and_leaves_the_deadline_armed() {
         assert!(matches!(problem, Problem::Broken { panic: None }), "{problem:?}");
         process.journal.shows("a ends", 1).await;
         process.journal.shows("b ends", 1).await;
-        // It has not joined them.
         assert!(cluster.record().await.is_some());
         assert!(process.killer.earliest().is_some());
     });
@@ -127,7 +126,6 @@ impl Clock for NeverSleeps {
     }
 }
 
-/// In the launcher, and in the shutdowner.
 #[test]
 fn panic_in_the_vvm_is_a_problem_and_shutdown_returns() {
     type Change = fn(&mut VvmConfig<ElectionKey>, &Process, MockClock);

@@ -37,7 +37,6 @@ fn loss_stops_the_services_at_once() {
         assert_eq!(process.journal.lines()[4..], ["b is cancelled", "b ends", "a is cancelled", "a ends"]);
         assert!(lost_at < led.standing.kill_at());
         assert!(matches!(running.leading().await, Err(NotLeading::Problem(Problem::Lost(_)))));
-        // The work has stopped, so the lost leadership is released, too.
         process.leaves_nothing(&cluster).await;
         assert!(process.is_disarmed());
         assert_eq!(cluster.record().await, None);

@@ -150,9 +150,7 @@ pub(crate) enum Act {
     EndOnStop(Result<(), &'static str>),
     /// Ends when the test cancels the token, and ignores `stop`.
     EndAt(CancellationToken, Result<(), &'static str>),
-    /// Ends this long after cancellation.
     EndSlowly(MockClock, Duration),
-    /// Panics when the test cancels the token.
     PanicAt(CancellationToken),
     PanicOnStop,
     Refuse,

@@ -16,7 +16,6 @@ fn service_starts_after_the_previous_is_ready_and_leading_resolves_after_the_las
         tokio::select! {
             biased;
             _ = running.leading() => panic!("it leads before its services are up"),
-            // Only renewals continue.
             () = cluster.sleep(100) => {}
         }
         assert_eq!(process.journal.lines(), ["a starts"]);
@@ -44,7 +43,6 @@ fn failed_start_stops_earlier_services_in_reverse_and_starts_no_other() {
             process.journal.lines().into_iter().skip_while(|line| line != "c starts").collect::<Vec<_>>();
         let expected = ["c starts", "b is cancelled", "b ends", "a is cancelled", "a ends"];
         assert_eq!(after_c_starts, expected);
-        // All started services are proven to have stopped.
         assert_eq!(cluster.record().await, None);
         assert_eq!(process.killer.earliest(), None);
         process.leaves_nothing(&cluster).await;
@@ -67,7 +65,6 @@ fn service_that_ends_by_itself_shuts_the_vvm_down() {
             let Some(Problem::Ended { service, failure }) = running.problem().await else { panic!() };
             assert_eq!(&*service, "b");
             assert_eq!(failure.map(|failure| failure.to_string()), result.err().map(String::from));
-            // The test has not called `shutdown`.
             process.leaves_nothing(&cluster).await;
             assert_eq!(
                 process.journal.lines()[6..],

@@ -18,7 +18,6 @@ fn renewals_continue_while_services_stop_and_the_release_follows_the_last() {
         let led = running.leading().await.unwrap();
         let shutdown = tokio::spawn(async move { running.shutdown().await });
         process.journal.shows("a is cancelled", 1).await;
-        // While it works.
         let told_at = cluster.clock.now();
         cluster.reach(told_at.after(TTL.get() * 9 - Duration::from_secs(1))).await;
         assert_eq!(cluster.record().await.map(|entry| entry.epoch), Some(led.standing.epoch()));
@@ -45,7 +44,6 @@ fn service_that_does_not_stop_keeps_the_record_until_the_kill_deadline() {
         let Err(Problem::WontStop { service }) = running.shutdown().await else { panic!() };
         assert_eq!(&*service, "b");
         assert_eq!(cluster.seconds_since(began), process.stop_timeout.as_secs_f64());
-        // Only the task of the service that does not stop is left.
         let stopped = ["c is cancelled", "c ends", "b is cancelled", "a is cancelled", "a ends"];
         assert_eq!(process.journal.lines()[6..], stopped);
         process.tasks.only_these_are_left(&[("vvm service", 1)]).await;
@@ -227,7 +225,6 @@ fn shutdown_gives_up_the_release_if_the_storage_hangs() {
         let took = cluster.clock.now().since(began);
         assert!(took <= bound, "{took:?}");
         assert_eq!(process.journal.lines().last().unwrap(), "a ends");
-        // The record expires. The work has stopped, so the deadline is disarmed.
         assert!(cluster.record().await.is_some());
         assert!(process.is_disarmed());
         process.tasks.all_end().await;

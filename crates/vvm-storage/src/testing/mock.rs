@@ -11,7 +11,6 @@ use std::time::Duration;
 mockall::mock! {
     /// A [`SysVvmStorage`] that answers as a test expects: `storage.expect_read().returning(…)`, and so for each
     /// required function ([mockall](https://docs.rs/mockall) has the rest). A call that was not expected panics.
-    ///
     /// `limits` and `close` need no expectation, and there are no documents. The [module](crate::testing) has an
     /// example.
     #[derive(Debug)]

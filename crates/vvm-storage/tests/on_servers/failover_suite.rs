@@ -185,7 +185,6 @@ pub(crate) async fn slot_whose_claim_was_forgotten_is_waited_for<S: Promotable>(
             assert_eq!(candidate.read(slot_of(name)).await.unwrap(), stands, "{name}");
         }
     }
-    // Observed for its TTL, it is taken over like any other.
     let stands = after.read(slot_of("released")).await.unwrap();
     let next = entry(stands.last_epoch().unwrap().get() + 1, 1, TTL);
     claimed(&*after, "released", &stands, &next).await;
@@ -232,7 +231,6 @@ pub(crate) async fn observation_does_not_continue_across_a_fail_over<S: Promotab
     let stands = refused_claim(&*observer, "slot", &observed, &entry(6, 1, TTL)).await;
     assert!(is_waiting(&stands, 5) && stands != observed, "{stands:?}");
     assert_eq!(peeked(&*observer, "slot").await, stands);
-    // A look alone shows it, too.
     let newcomer = pair.open().await;
     assert_eq!(peeked(&*newcomer, "slot").await, stands);
 }

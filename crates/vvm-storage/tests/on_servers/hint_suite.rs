@@ -99,7 +99,6 @@ impl Scene {
         assert!(self.is_hinted().await, "the pause");
         self.leader.resume(&self.cluster(), &pause).await.unwrap();
         assert!(self.is_hinted().await, "the resume");
-        // Names that begin alike.
         let other = ElectionKey { cluster: format!("{}2", self.name).as_str().into(), ..self.key() };
         self.claimed_in(&other, 1).await;
         self.released_in(&other, 1).await;

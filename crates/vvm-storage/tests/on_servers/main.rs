@@ -1,7 +1,7 @@
 //! Drivers on real servers: a module for each. `suites` of each has the public suites, each case with names of its own.
-//!
-//! `cargo xtask test-drivers --only postgres` starts servers and runs `postgres`, with `VVM_TEST_POSTGRES=postgres://…`; a
-//! server of your own will do for what starts none. What the cases create is named `vvm_test_…`, and left there.
+//! `cargo xtask test-drivers --only postgres` starts servers and runs `postgres`, with
+//! `VVM_TEST_POSTGRES=postgres://…`; a server of your own will do for what starts none. What the cases create is named
+//! `vvm_test_…`, and left there.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

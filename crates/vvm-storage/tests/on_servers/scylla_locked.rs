@@ -1,9 +1,7 @@
-//! Opening a cluster that requires a client certificate and a password.
-//!
-//! `cargo xtask test-drivers` starts one node and runs this with `VVM_TEST_SCYLLA_LOCKED=host:port`, user and
-//! password `cassandra`, and `VVM_TEST_SCYLLA_LOCKS`, a folder of certificates. `authority.pem` signed the
-//! node's certificate, for its address and `nodes.vvm.test`, and `client.pem` with `client.key`.
-//! `stranger.pem` signed `strange-client.pem` with `strange-client.key`.
+//! Opening a cluster that requires a client certificate and a password. `cargo xtask test-drivers` starts one node and
+//! runs this with `VVM_TEST_SCYLLA_LOCKED=host:port`, user and password `cassandra`, and `VVM_TEST_SCYLLA_LOCKS`, a
+//! folder of certificates. `authority.pem` signed the node's certificate, for its address and `nodes.vvm.test`, and
+//! `client.pem` with `client.key`. `stranger.pem` signed `strange-client.pem` with `strange-client.key`.
 
 use crate::{is_refused, refused, says};
 use ::scylla::client::{session::Session, session_builder::SessionBuilder};

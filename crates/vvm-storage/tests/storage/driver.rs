@@ -24,7 +24,6 @@ pub(crate) struct Driver {
     names: String,
     ttl: Ttl,
     clock: Option<MockClock>,
-    /// Removed with it.
     folder: Option<TempDir>,
 }
 
@@ -222,7 +221,6 @@ pub(crate) async fn ttl_is_refused_until_the_bound_is_raised(plain: &str, raised
     assert_eq!(claimed().await.unwrap(), StepOutcome::Applied);
 }
 
-/// `drops` drops the tables under a handle.
 pub(crate) async fn storage_that_is_dropped_is_replaced(url: &str, drops: impl AsyncFnOnce()) {
     init_storage(url).await.unwrap();
     let storage = opened(url).await.unwrap();
@@ -231,7 +229,6 @@ pub(crate) async fn storage_that_is_dropped_is_replaced(url: &str, drops: impl A
     for _ in 0..2 {
         let renewal = renewed(&*storage, &at, &held, 2).await;
         assert!(matches!(renewal, Err(WriteError::Replaced(_))), "{renewal:?}");
-        // Created again it is empty, and another database.
         init_storage(url).await.unwrap();
     }
 }
@@ -244,7 +241,6 @@ pub(crate) async fn age_is_that_of_the_last_write(storage: &dyn SysVvmStorage, a
     assert!(matches!(shown().await[..], [Some(_), None]), "{:?}", shown().await);
     ages().await;
     let hour = Duration::from_secs(3600);
-    // Documents are written beside the record.
     let fence = Fence { epoch: held.epoch, incarnation: held.incarnation(), after: DocumentVersion::NONE };
     storage.commit(at[0].clone(), Step::batch(&fence, &[])).await.unwrap();
     assert!(shown().await[0].unwrap() >= hour);

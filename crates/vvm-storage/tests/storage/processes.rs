@@ -82,7 +82,6 @@ async fn process_renews() {
                             "{write:?}"
                         );
                     } else {
-                        // Reads still work, and show one of the two records.
                         assert!(
                             [&held, &renewed].contains(&stands.as_ref().unwrap().entry().unwrap()),
                             "{stands:?}"

@@ -5,7 +5,6 @@ use tokio::{
 };
 use vvm_storage::{OpenError, scylla::ScyllaStorage};
 
-/// What a server does with a connection, before it closes it.
 #[derive(Clone, Copy, Debug)]
 struct Stranger {
     waits_for_a_request: bool,
@@ -59,7 +58,6 @@ fn tls() -> (TempDir, String) {
 #[tokio::test]
 async fn address_at_which_nothing_answers_is_unreachable() {
     let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().to_string();
-    // It accepts connections and never answers.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     for address in [closed, "nodes.invalid:9042".into(), silent.local_addr().unwrap().to_string()] {
         let error = refused(&address, "", &["start one, or correct the addresses"]).await;
@@ -112,7 +110,6 @@ async fn tls_to_a_port_without_tls_is_refused() {
     refused(&server, &tls, &["no TLS with the nodes", "remove the tls_ options"]).await;
 }
 
-/// The certificate of an authority that has signed no server's certificate.
 const AUTHORITY: &str = "\
 -----BEGIN CERTIFICATE-----
 MIIBeDCCAR+gAwIBAgIUZYSLRCL1doLDHvXYDOv5jxBaHn0wCgYIKoZIzj0EAwIw

@@ -10,7 +10,6 @@ use ielections::Entry;
 use std::sync::Arc;
 
 impl World {
-    /// A request of a process runs on its handle. If it `keeps`, its write stays under way.
     pub(super) fn arrive_at_cells(
         &mut self,
         number: usize,

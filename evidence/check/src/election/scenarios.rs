@@ -249,7 +249,6 @@ impl Scenario {
     }
 
     fn world(&self, settings: &Settings) -> World {
-        // Less often than by default, which is within the rules and makes fewer states.
         let (poll, wall) = match self.storage {
             Storage::Slot | Storage::WithSuccessor { .. } => (6, Duration::ZERO),
             Storage::Cells => (12, Duration::ZERO),

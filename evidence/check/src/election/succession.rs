@@ -181,7 +181,6 @@ impl Process {
                     event = SuccessorEvent::Woken;
                     continue;
                 }
-                // A turn comes at once.
                 SuccessorStep::Send => {
                     event = SuccessorEvent::MaySend;
                     continue;

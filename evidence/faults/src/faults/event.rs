@@ -5,7 +5,6 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// Kinds of things, each with its words in the report.
 macro_rules! reported {
     ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $kind:ident = $words:literal,)* }) => {
         $(#[$about])*

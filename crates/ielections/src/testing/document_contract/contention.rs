@@ -94,7 +94,6 @@ pub async fn eight_writers_lose_no_batch(storage: &impl StorageUnderTest) {
                     if read_document(&*handle, &key, &id(&name)).await.is_some() {
                         break;
                     }
-                    // A storage that never waits would not let the others run.
                     tokio::task::yield_now().await;
                     let fence = fence(&entry, state.last.get());
                     if sent(&*handle, &key, &fence, &batch).await == Some(BatchOutcome::Written) {

@@ -111,7 +111,6 @@ pub async fn a_write_in_flight_of_a_paused_leader_is_refused(scene: &Scene<impl 
         assert_eq!(network.counts().landed_late, 0);
         assert!(network.counts().refused_late >= 2, "{:?}", network.counts());
         network.heal();
-        // It resumes its work.
         let written = standing.write(put("work", "of the one that woke up")).await;
         assert!(
             matches!(written, Err(DocumentWriteError::Lost(_) | DocumentWriteError::Deposed { .. })),

@@ -459,9 +459,6 @@ impl<K: Key> DocumentStorage<K> for FaultyStorage<K> {
 
 impl<K: Key> FaultyStorage<K> {
     /// Replaces the record in the slot by `entry`, without faults.
-    ///
-    /// # Errors
-    /// If the storage behind the network fails.
     pub async fn tamper(&self, key: &K, entry: Entry) -> Result<(), Cause> {
         let mut slot = self.storage.get(key).await?;
         loop {
@@ -478,9 +475,6 @@ impl<K: Key> FaultyStorage<K> {
     }
 
     /// Deletes the record in the slot, without faults. Its epoch stays.
-    ///
-    /// # Errors
-    /// If the storage behind the network fails.
     pub async fn wipe(&self, key: &K) -> Result<(), Cause> {
         let mut slot = self.storage.get(key).await?;
         while let Some(standing) = slot.entry() {

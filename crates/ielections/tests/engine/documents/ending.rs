@@ -105,7 +105,6 @@ fn every_wait_ends_while_the_storage_hangs() {
             read.unwrap_err();
             // The timeout begins with the first failure. The call in flight at its end is awaited.
             assert!(bench.clock.now().since(since) <= ATTEMPT * 6 + PAUSE * 2);
-            // Renewals continued meanwhile.
             assert!(leadership.standing().loss().is_none());
         });
     }

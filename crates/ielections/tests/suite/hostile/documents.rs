@@ -15,7 +15,6 @@ pub(super) struct Documents {
     first_versions: BTreeMap<DocumentId, DocumentVersion>,
     /// Written, and not yet shown.
     hidden: BTreeSet<DocumentId>,
-    /// The leadership that wrote last.
     writers: BTreeMap<Name, Epoch>,
     largest: DocumentVersion,
     /// How many documents came before the page that begins after this one.
@@ -29,7 +28,6 @@ impl HostileStorage {
         }
     }
 
-    /// Writes the batch under the fence that stands, if the slot is held.
     async fn force_batch(&self, key: &Name, batch: &[DocumentWrite]) {
         let state = self.good.fence_state(key).await.unwrap();
         if let Some(entry) = state.slot.entry() {
@@ -37,7 +35,6 @@ impl HostileStorage {
         }
     }
 
-    /// The outcome, if it does not depend on the comparison of the model.
     fn answered_wrongly(
         &self,
         state: &FenceState,

@@ -273,7 +273,6 @@ async fn deadline_is_in_force_once_each_process_has_confirmed_exactly_this_one()
         settle().await;
         leader.nothing_more();
     }
-    // A keeper starts meanwhile.
     let keeper = watch::Sender::new(None);
     keeper_slot.send_replace(Some(keeper.subscribe()));
     guardian.send_replace(Some(at(500)));
@@ -358,7 +357,6 @@ async fn document_shows_the_successor_while_it_is_named() {
         shown(Some(standby.link.address)).await;
         leader.link.withdrawn(Withdrawal::Silent);
         shown(None).await;
-        // Nothing is named any more.
         leader.link.withdrawn(Withdrawal::Silent);
         assert_eq!(leader.link.successor(), None);
     };

@@ -202,7 +202,6 @@ async fn slot_is_claimed_after_a_foreign_holder_with_a_later_epoch() {
     scene.patch(FOREIGN);
     let stands = scene.read().await;
     assert_eq!(stands.last_epoch(), Epoch::new(6).ok());
-    // Its caller observed it for its TTL.
     assert_eq!(scene.claim(&stands, &entry(7, 1)).await.unwrap(), StepOutcome::Applied);
     assert_eq!(scene.read().await, held(&entry(7, 1)));
     let spec = scene.spec();

@@ -58,7 +58,6 @@ async fn switch_back_to_a_former_primary_that_lags_is_another_history_for_who_sa
     assert!(matches!(renewal, Err(WriteError::Replaced(_))), "{renewal:?}");
     let stands = peeked(&*witness, "slot").await;
     assert!(is_waiting(&stands, epoch + 1), "{stands:?}");
-    // One that opens now sees what was adopted.
     assert_eq!(peeked(&*pair.open().await, "slot").await, stands);
 }
 

@@ -17,7 +17,6 @@ use vvm_storage::{
     postgres::{OpenOptions, PostgresStorage},
 };
 
-/// Its certificate bears the name `localhost`, and no address.
 struct Encrypted(Postgres);
 
 impl Encrypted {

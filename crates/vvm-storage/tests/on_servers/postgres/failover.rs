@@ -137,7 +137,6 @@ async fn leadership_survives_a_restart_of_the_server_within_its_lease() {
     for _ in 0..3 {
         let kill_at = standing.kill_at();
         server.restart().unwrap();
-        // Renewed on a new connection.
         while standing.kill_at() == kill_at {
             assert!(standing.loss().is_none(), "lost by an outage shorter than the lease");
             clock.sleep(Duration::from_millis(20)).await;

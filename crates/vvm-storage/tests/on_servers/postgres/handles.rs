@@ -88,7 +88,6 @@ async fn claim_by_a_clock_far_from_the_servers_is_refused_with_the_difference() 
         set("-11 hours").await;
         let claim = storage.commit(slot.clone(), Step::claim(&VACANT, &entry(1, 1, TTL))).await;
         assert_eq!(claim.unwrap(), StepOutcome::Applied);
-        // A leader is not disturbed.
         set(shift).await;
         assert_eq!(renewed(&storage, &slot, &entry(1, 1, TTL), 2).await.unwrap(), StepOutcome::Applied);
     }

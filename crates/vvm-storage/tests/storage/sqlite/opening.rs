@@ -193,7 +193,6 @@ async fn as_other_user(test: &str, make: impl AsyncFnOnce() -> File, check: impl
         assert!(text.contains("test result: ok. 1 passed"), "{text}{error}");
     } else {
         check(&file.path).await;
-        // It can be removed now.
         fs::set_permissions(file.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     }
 }
