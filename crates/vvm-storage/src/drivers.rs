@@ -1,14 +1,18 @@
-//! One file per database, each behind its feature, with the verbs of [`SysVvmStorage`](crate::SysVvmStorage), and a
-//! folder:
-//! - `open.rs` opens a location, and refuses what is unsafe;
-//! - `rows.rs` stores slots, settings and documents;
-//! - `errors.rs` maps the database's errors to `NotApplied`, `Unknown` and `Fatal`, by the table of the driver.
+//! Each database behind its feature, with the same files in the order of reading:
+//! - `NAME.rs`: how the contract is kept, the table of errors beside the code that carries it out, and the verbs of
+//!   [`SysVvmStorage`](crate::SysVvmStorage) or [`CellStorage`](crate::cells::CellStorage);
+//! - `NAME/config.rs`: URL, options, and what opening checks and creates;
+//! - `NAME/connection.rs`: connecting, login, time limits, and the end;
+//! - `NAME/statements.rs` or `requests.rs`: what is sent for each step, with its condition;
+//! - `NAME/rows.rs`: how values are laid out, and how answers are decoded. A driver of cells has its values from
+//!   [`cells`](crate::cells).
 //!
-//! `sql/` has what the drivers of SQL servers share, and the files beside the folders what all share.
+//! Other files are about what this server alone has. `sql/` has what the drivers of SQL servers share, in files of the
+//! same names, and the files beside the folders what all share.
 
-pub(crate) mod address;
+pub(crate) mod config;
 #[cfg(any(feature = "etcd", feature = "kubernetes", feature = "mysql", feature = "postgres"))]
-mod connections;
+mod connection;
 #[cfg(any(feature = "sled", feature = "sqlite"))]
 mod database_thread;
 #[cfg(feature = "dynamodb")]

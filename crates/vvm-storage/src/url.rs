@@ -17,7 +17,7 @@
 //! can't contain a `?`. An absolute path may have two slashes in front (`sqlite:///var/lib/vvm/elections.db`).
 
 use crate::{
-    drivers::address::options,
+    drivers::config::options,
     opening::{self, OpenError, StorageUrl},
     sysvvm::SysVvmStorage,
 };

@@ -37,34 +37,36 @@
 //! | any other | `Unknown` | `Unavailable` |
 //! | a malformed item, or a refusal whose item meets the condition | `Fatal` | `Fatal` |
 
-mod address;
-mod errors;
-mod open;
+mod config;
+mod connection;
 mod requests;
 mod rows;
 
-#[cfg(test)]
-mod tests;
-
 use crate::{
-    drivers::{errors::HandleClosed, errors::is_met},
+    drivers::errors::{self, HandleClosed, chain, described, is_met, never_connected},
     key::Partition,
     opening::OpenError,
     step::{CurrentState, Step, StepOutcome},
     sysvvm::{Description, OpenedStorage, Provenance, SysVvmStorage},
 };
-use address::Address;
-pub use address::OpenOptions;
 use async_trait::async_trait;
-use aws_sdk_dynamodb::Client;
-use errors::{DecodeError, DriverError};
+use aws_credential_types::provider::error::CredentialsError;
+use aws_sdk_dynamodb::{
+    Client,
+    config::http::HttpResponse,
+    error::{BuildError, ConnectorError, ProvideErrorMetadata, SdkError},
+    types::CancellationReason,
+};
+use config::Address;
+pub use config::OpenOptions;
+pub(crate) use config::init;
 use ielections::{
     Document, DocumentId, DocumentLimits, FenceState, Limits, Page, ReadError, Scan, Slot, WriteError,
 };
-pub(crate) use open::init;
 use requests::{PEEKED_AT_ONCE, Requests};
 use rows::MAX_ID_BYTES;
 use std::{
+    error::Error,
     sync::{Mutex, PoisonError},
     time::Duration,
 };
@@ -86,7 +88,7 @@ impl DynamoDbStorage {
     /// Dropped, it leaves nothing open.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let address = Address::parse(url)?;
-        Ok(Self::on(open::open(&address).await?, address.to_string()))
+        Ok(Self::on(connection::open(&address).await?, address.to_string()))
     }
 
     /// Opens `table` with a copy of the caller's own client, and checks it as [`open`](Self::open) does.
@@ -116,7 +118,7 @@ impl DynamoDbStorage {
     /// ```
     pub async fn open_with(client: &Client, table: &str, options: OpenOptions) -> Result<Self, OpenError> {
         let address = Address::of_client(client, table, options)?;
-        Ok(Self::on(open::open_client(client, &address).await?, address.to_string()))
+        Ok(Self::on(connection::open_client(client, &address).await?, address.to_string()))
     }
 
     fn on(requests: Requests, location: String) -> Self {
@@ -131,10 +133,10 @@ impl DynamoDbStorage {
 async fn carry_out(requests: &Requests, at: &[u8], step: &Step) -> Result<StepOutcome, DriverError> {
     let update = requests.update(at);
     let update = match step {
-        Step::Claim { from, to } => rows::claim(update, from, to),
-        Step::Renew { from, to } => rows::renewal(update, from, to),
-        Step::Release { incarnation, epoch } => rows::release(update, *incarnation, *epoch),
-        Step::Settle { value } => rows::settle(update, value),
+        Step::Claim { from, to } => requests::claim(update, from, to),
+        Step::Renew { from, to } => requests::renewal(update, from, to),
+        Step::Release { incarnation, epoch } => requests::release(update, *incarnation, *epoch),
+        Step::Settle { value } => requests::settle(update, value),
         Step::Batch { fence, writes } => return requests.write_documents(at, fence, writes).await,
     };
     let Some(item) = requests.unless_refused(update).await? else { return Ok(StepOutcome::Applied) };
@@ -221,10 +223,204 @@ impl SysVvmStorage for DynamoDbStorage {
     }
     async fn describe(&self) -> Result<Description, ReadError> {
         let requests = self.requests()?;
-        open::describe(&requests.client, &requests.table).await.map_err(DriverError::into_read_error)
+        config::describe(&requests.client, &requests.table).await.map_err(DriverError::into_read_error)
     }
 
     async fn close(&self) {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 }
+
+#[derive(Debug, thiserror::Error)]
+enum DriverError {
+    #[error("no connection to DynamoDB: {0}")]
+    NotSent(String),
+    #[error(
+        "no AWS credentials found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or a role of \
+         the machine or container ({0})"
+    )]
+    NoCredentials(String),
+    #[error("AWS rejects these credentials: renew or correct them, and check the machine's clock ({0})")]
+    Credentials(String),
+    #[error("AWS denies the request: allow it in the policy of these credentials ({0})")]
+    Denied(String),
+    #[error(
+        "the table was deleted: before you create another one, find out why, and restore its records ({0})"
+    )]
+    NoTable(String),
+    #[error(
+        "the table became a global table: two regions would have two leaders; use a table of one region ({0})"
+    )]
+    Global(String),
+    #[error(
+        "DynamoDB refuses the request: another program created the table, or the endpoint is not DynamoDB \
+         ({0})"
+    )]
+    Refused(String),
+    #[error("DynamoDB throttles requests: raise the table's or the account's limits ({0})")]
+    Throttled(String),
+    #[error("a transaction was writing to the item ({0})")]
+    Conflict(String),
+    #[error("DynamoDB did not confirm the request: {0}")]
+    Unanswered(String),
+    #[error(transparent)]
+    Damaged(#[from] DecodeError),
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+enum DecodeError {
+    #[error(
+        "another program wrote an item of the table: {0}. Stop all candidates, and find the program that \
+         writes to the table"
+    )]
+    Foreign(String),
+    #[error(
+        "an item of the table has format {found}, and this version knows formats up to {known}: use the \
+         newer version"
+    )]
+    Newer { found: u32, known: u32 },
+}
+
+impl DecodeError {
+    /// Versions of DynamoDB before 2023 show no item, and look the same.
+    fn unexplained_refusal() -> Self {
+        Self::Foreign("a write was refused although the item shown meets its condition".into())
+    }
+}
+
+impl DriverError {
+    fn into_write_error(self) -> WriteError {
+        match self {
+            // Credentials are fetched anew, a clock and a policy are corrected. A provider that can't be reached
+            // looks like one that is not there.
+            Self::NotSent(_)
+            | Self::NoCredentials(_)
+            | Self::Credentials(_)
+            | Self::Denied(_)
+            | Self::Throttled(_)
+            | Self::Conflict(_) => WriteError::NotApplied(self.into()),
+            // A write gets an item only with its refusal, and a refused write was not applied.
+            Self::Refused(_) | Self::Damaged(_) => WriteError::Fatal(self.into()),
+            // The table existed when it was opened. Another table may replace it, or another region may write
+            // beside this one (I1).
+            Self::NoTable(_) | Self::Global(_) => WriteError::Replaced(self.into()),
+            Self::Unanswered(_) => WriteError::Unknown(self.into()),
+        }
+    }
+
+    fn into_read_error(self) -> ReadError {
+        errors::of_read(self.into_write_error())
+    }
+
+    fn of_building(error: &BuildError) -> Self {
+        Self::Refused(error.to_string())
+    }
+
+    /// Maps an error of the client library. What is not certain is unknown (I7), and so are kinds of error
+    /// that a later version of the library adds.
+    ///
+    /// A request is sent once, so the error is never that of a second attempt.
+    fn of<E>(error: SdkError<E, HttpResponse>) -> Self
+    where
+        E: ProvideErrorMetadata + Error + 'static,
+    {
+        let said = said(&error);
+        match &error {
+            SdkError::ConstructionFailure(_) => Self::Refused(said),
+            SdkError::DispatchFailure(failure) => match failure.as_connector_error() {
+                Some(error) => Self::of_connection(error, said),
+                None => Self::Unanswered(said),
+            },
+            SdkError::ServiceError(answer) if answer.raw().status().is_server_error() => {
+                Self::Unanswered(said)
+            }
+            SdkError::ServiceError(answer) => Self::of_code(answer.err().code().unwrap_or_default(), said),
+            _ => Self::Unanswered(said),
+        }
+    }
+
+    /// If the credentials could not be fetched, our request was not sent.
+    fn of_connection(error: &ConnectorError, said: String) -> Self {
+        if let Some(error) = chain(error).find_map(|error| error.downcast_ref::<CredentialsError>()) {
+            return match error {
+                CredentialsError::CredentialsNotLoaded(_) | CredentialsError::InvalidConfiguration(_) => {
+                    Self::NoCredentials(said)
+                }
+                _ => Self::NotSent(said),
+            };
+        }
+        if never_connected(error) { Self::NotSent(said) } else { Self::Unanswered(said) }
+    }
+
+    /// Each action has a reason; `None` means that the action itself was in order. Returns `None` if a condition
+    /// failed.
+    fn of_cancellation(reasons: &[CancellationReason], said: String) -> Option<Self> {
+        let contains = |codes: &[&str]| {
+            reasons.iter().filter_map(CancellationReason::code).any(|code| codes.contains(&code))
+        };
+        if contains(&["ConditionalCheckFailed"]) {
+            None
+        } else if contains(&["AccessDenied"]) {
+            Some(Self::Denied(said))
+        } else if contains(&["ValidationError", "ItemCollectionSizeLimitExceeded", "DuplicateItem"]) {
+            Some(Self::Refused(said))
+        } else if contains(&["TransactionConflict"]) {
+            Some(Self::Conflict(said))
+        } else if contains(&["ProvisionedThroughputExceeded", "ThrottlingError", "RequestLimitExceeded"]) {
+            Some(Self::Throttled(said))
+        } else {
+            Some(Self::Unanswered(said))
+        }
+    }
+
+    fn of_code(code: &str, said: String) -> Self {
+        match code {
+            "ProvisionedThroughputExceededException"
+            | "RequestLimitExceeded"
+            | "ThrottlingException"
+            | "Throttling"
+            // Too many tables are being created at the same time.
+            | "LimitExceededException" => Self::Throttled(said),
+            "TransactionConflictException" => Self::Conflict(said),
+            "ReplicatedWriteConflictException" => Self::Global(said),
+            "ResourceNotFoundException" => Self::NoTable(said),
+            "AccessDeniedException" | "NotAuthorized" | "OptInRequired" => Self::Denied(said),
+            "UnrecognizedClientException"
+            | "InvalidClientTokenId"
+            | "InvalidSignatureException"
+            | "IncompleteSignature"
+            | "IncompleteSignatureException"
+            | "MissingAuthenticationToken"
+            | "MissingAuthenticationTokenException"
+            | "ExpiredToken"
+            | "ExpiredTokenException"
+            | "RequestExpired" => Self::Credentials(said),
+            "ValidationException"
+            | "ValidationError"
+            | "SerializationException"
+            | "UnknownOperationException"
+            | "InvalidEndpointException"
+            | "ItemCollectionSizeLimitExceededException" => Self::Refused(said),
+            _ => Self::Unanswered(said),
+        }
+    }
+}
+
+/// Returns the server's code and message, or else the library's whole chain of errors: the outermost error says least.
+fn said<E>(error: &SdkError<E, HttpResponse>) -> String
+where
+    E: ProvideErrorMetadata + Error + 'static,
+{
+    if let SdkError::ServiceError(answer) = error {
+        let status = answer.raw().status();
+        return match (answer.err().code(), answer.err().message()) {
+            (Some(code), Some(message)) => format!("{code}: {message}"),
+            (Some(code), None) => code.to_owned(),
+            (None, _) => format!("HTTP status {status} without a DynamoDB error code"),
+        };
+    }
+    described(error)
+}
+
+#[cfg(test)]
+mod tests;

@@ -34,17 +34,16 @@
 //! | another random key or none, another cluster, an earlier revision | `Replaced` | `Replaced` | another leader may be at work |
 //! | a value that makes no sense | `Fatal` | `Fatal` | another program writes below the prefix |
 
-mod address;
 mod channel;
-mod connections;
-mod errors;
+mod config;
+mod connection;
 mod messages;
-mod open;
+mod requests;
 mod rows;
 
 use crate::{
     drivers::{
-        errors::is_met,
+        errors::{self, is_met},
         watches::{NotWatched, Watcher, Watches},
     },
     key::Partition,
@@ -52,16 +51,15 @@ use crate::{
     step::{CurrentState, Step, StepOutcome},
     sysvvm::{Description, ListedSetting, OpenedStorage, Provenance, SysVvmHints, SysVvmStorage},
 };
-use address::Address;
 use async_trait::async_trait;
-use connections::{Connections, Watch};
-use errors::{DecodeError, DriverError};
+use config::Address;
+pub(crate) use config::init;
+use connection::{Connections, Watch};
 use ielections::{
     Document, DocumentId, DocumentLimits, FenceState, Limits, Page, ReadError, Scan, Slot, WriteError,
 };
 use messages::{TxnRequest, TxnResponse};
-pub(crate) use open::init;
-use rows::Keyspace;
+use requests::Keyspace;
 #[cfg(feature = "testing")]
 pub use rows::decodes;
 use std::time::Duration;
@@ -87,7 +85,7 @@ impl EtcdStorage {
     /// # Cancel safety
     /// Dropped, it leaves nothing open.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
-        let (connections, keyspace) = open::open(Address::parse(url)?).await?;
+        let (connections, keyspace) = config::open(Address::parse(url)?).await?;
         Ok(Self { connections, keyspace, watches: Watches::default() })
     }
 
@@ -205,7 +203,7 @@ impl SysVvmStorage for EtcdStorage {
     }
 
     async fn describe(&self) -> Result<Description, ReadError> {
-        open::describe(&self.connections).await.map_err(DriverError::of_read)
+        config::describe(&self.connections).await.map_err(DriverError::of_read)
     }
 
     async fn close(&self) {
@@ -265,9 +263,9 @@ impl Watcher for EtcdStorage {
 #[doc(hidden)]
 pub mod bare {
     use super::{
-        address::Address,
-        connections::Connections,
-        errors::DriverError,
+        DriverError,
+        config::Address,
+        connection::Connections,
         messages::{TxnRequest, absent, delete, equal, put, range},
     };
     use crate::opening::OpenError;
@@ -307,5 +305,159 @@ pub mod bare {
             let answer = self.0.transaction(&request).await.map_err(DriverError::of_write)?;
             Ok(answer.succeeded)
         }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum DriverError {
+    /// No connection could be made, or no login: the request was not sent.
+    #[error(transparent)]
+    NotConnected(#[from] OpenError),
+    /// The member refused the request before it proposed it, and may accept another one.
+    #[error("etcd did not begin: {0}")]
+    NotBegun(String),
+    #[error("etcd did not begin: {0}; the next request logs in again")]
+    LoginExpired(String),
+    /// The member refused the request, and so it will until an operator acts.
+    #[error("etcd refuses it: {0}")]
+    Refused(String),
+    /// It may have been applied, or may still be.
+    #[error("etcd did not answer whether it was applied: {0}")]
+    Unanswered(String),
+    /// The storage is another one than when it was opened.
+    #[error(
+        "{0}: another leader may be at work. Find out what replaced the storage, run `vvm init-storage` if \
+         it is empty, and start this process again"
+    )]
+    Replaced(&'static str),
+    #[error(transparent)]
+    Damaged(#[from] DecodeError),
+    #[error(transparent)]
+    Closed(#[from] errors::HandleClosed),
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "below the prefix is a value that no election wrote: {0}. Stop all candidates, and find out what writes \
+     there"
+)]
+struct DecodeError(String);
+
+impl DecodeError {
+    fn new(what: impl ToString) -> Self {
+        Self(what.to_string())
+    }
+
+    /// A refusal although what stands is what was expected.
+    fn not_shown() -> Self {
+        Self::new("a write was refused, and no value is in its way")
+    }
+}
+
+/// How a call ended that brought no message.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum CallError {
+    NotSent(String),
+    Disconnected(String),
+    Broken(String),
+    Status { code: i32, message: String },
+}
+
+impl From<CallError> for DriverError {
+    /// (I7) Only a status that is given before a proposal, or instead of its application, is certain.
+    fn from(error: CallError) -> Self {
+        let (code, message) = match error {
+            CallError::NotSent(why) => return Self::NotBegun(why),
+            CallError::Disconnected(why) | CallError::Broken(why) => return Self::Unanswered(why),
+            CallError::Status { code, message } => (code, message),
+        };
+        let says = |part| message.contains(part);
+        match code {
+            // The login's rights have changed since: compared when it is applied, and then it is not.
+            3 if says("revision of auth store is old") => Self::LoginExpired(message),
+            3 if says("user name is empty") => {
+                Self::Refused(format!("{message}; it requires a login: add user=NAME"))
+            }
+            3 | 12 => Self::Refused(message),
+            7 => Self::Refused(format!(
+                "{message}; the user needs a role that reads and writes the prefix: etcdctl role grant-permission ROLE \
+                 --prefix=true readwrite PREFIX/"
+            )),
+            // "database space exceeded" may come with a write that was applied, "too many requests" not.
+            8 if says("too many requests") => Self::NotBegun(message),
+            9 if says("not supported for learner") => Self::NotBegun(message),
+            16 => Self::LoginExpired(message),
+            _ => Self::Unanswered(format!("{message} (gRPC status {code})")),
+        }
+    }
+}
+
+impl DriverError {
+    /// Whether the member is as good as any other for the next request.
+    fn leaves_connection_usable(&self) -> bool {
+        matches!(self, Self::Refused(_) | Self::LoginExpired(_))
+    }
+
+    fn of_opening(self) -> OpenError {
+        match self {
+            Self::NotConnected(error) => error,
+            Self::Refused(_) | Self::Damaged(_) => OpenError::refused(self.to_string()),
+            other => OpenError::passing(other.to_string()),
+        }
+    }
+
+    fn of_write(self) -> WriteError {
+        match self {
+            // The members were accepted when the storage was opened. A password or a certificate is replaced on
+            // both sides, one after the other.
+            Self::NotConnected(_) | Self::NotBegun(_) | Self::LoginExpired(_) => {
+                WriteError::NotApplied(self.into())
+            }
+            Self::Unanswered(_) => WriteError::Unknown(self.into()),
+            Self::Replaced(_) => WriteError::Replaced(self.into()),
+            // A damaged value comes with a refusal alone.
+            Self::Refused(_) | Self::Damaged(_) | Self::Closed(_) => WriteError::Fatal(self.into()),
+        }
+    }
+
+    fn of_read(self) -> ReadError {
+        errors::of_read(self.of_write())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn status_is_certain_only_if_nothing_can_have_been_applied() {
+        let outcome = |code, message: &str| {
+            let error = CallError::Status { code, message: message.to_owned() };
+            errors::kinds::of_write(&DriverError::from(error).of_write())
+        };
+        let table = [
+            (2, "", "Unknown"),
+            (3, "etcdserver: duplicate key given in txn request", "Fatal"),
+            (3, "etcdserver: revision of auth store is old", "NotApplied"),
+            (3, "etcdserver: user name is empty", "Fatal"),
+            (4, "context deadline exceeded", "Unknown"),
+            (7, "etcdserver: permission denied", "Fatal"),
+            (8, "etcdserver: mvcc: database space exceeded", "Unknown"),
+            (8, "etcdserver: too many requests", "NotApplied"),
+            (9, "etcdserver: rpc not supported for learner", "NotApplied"),
+            (9, "etcdserver: not leader", "Unknown"),
+            (12, "unknown service etcdserverpb.KV", "Fatal"),
+            (14, "etcdserver: request timed out", "Unknown"),
+            (14, "etcdserver: leader changed", "Unknown"),
+            (15, "etcdserver: corrupt cluster", "Unknown"),
+            (16, "etcdserver: invalid auth token", "NotApplied"),
+        ];
+        for (code, message, expected) in table {
+            assert_eq!(outcome(code, message), expected, "{code} {message}");
+        }
+        let broken = CallError::Broken(String::new());
+        assert!(matches!(DriverError::from(broken).of_write(), WriteError::Unknown(_)));
+        let unsent = CallError::NotSent(String::new());
+        assert!(matches!(DriverError::from(unsent).of_write(), WriteError::NotApplied(_)));
     }
 }

@@ -1,4 +1,4 @@
-//! What a handle answers after a fail-over of its database, as values without I/O. `rows.rs` of each driver has the
+//! What a handle answers after a fail-over of its database, as values without I/O. `statements.rs` of each driver has the
 //! SQL.
 #![allow(
     dead_code,

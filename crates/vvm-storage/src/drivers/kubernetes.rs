@@ -51,39 +51,38 @@
 //! | a held Lease without a duration, or one with another key | `Fatal` | `Fatal` | another program writes it |
 //!
 //! Opening fails for good at 401, 403, and a certificate, file or login plug-in that can't be used.
+//!
+//! Which answer of the API server is which error of the contract, by the driver's table.
 
-mod cluster;
-mod connections;
-mod credential;
-mod errors;
+mod config;
+mod connection;
 mod exec;
 mod kubeconfig;
 mod names;
-mod open;
+mod requests;
 mod rows;
-#[cfg(test)]
-mod tests;
 
-#[cfg(feature = "testing")]
-pub use rows::decodes;
-
-use self::{
-    cluster::{Address, Cluster},
-    connections::{Connections, Watch, WatchEvent},
-    errors::DriverError,
-    rows::Lease,
-};
 use crate::{
     cells::{Cell, CellCondition, CellLimits, CellStorage, CellWrite},
-    drivers::watches::{NotWatched, Watcher, Watches},
+    drivers::{
+        errors::{self, HandleClosed},
+        watches::{NotWatched, Watcher, Watches},
+    },
     key::{ClusterName, KEY_PREFIX_SLOT_COUNT, Partition},
     opening::OpenError,
     sysvvm::{Description, MOST_LISTED, OpenedStorage, Provenance, SysVvmHints},
 };
 use async_trait::async_trait;
 use bytes::Bytes;
+pub(crate) use config::init;
+use config::{Address, Cluster};
+use connection::Connections;
 use ielections::{Entry, ReadError, WriteError};
-pub(crate) use open::init;
+use requests::{Watch, WatchEvent};
+#[cfg(feature = "testing")]
+pub use rows::decodes;
+use rows::{DecodeError, Lease};
+use serde::Deserialize;
 use std::{fmt, time::Duration};
 use vvm_clock::{SystemClock, SystemWallClock, WallClock as _};
 
@@ -102,7 +101,7 @@ impl LeaseStorage {
     /// # Cancel safety
     /// Dropped, it leaves nothing open.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
-        let connections = open::open(&Address::parse(url)?).await?;
+        let connections = config::open(&Address::parse(url)?).await?;
         Ok(Self { connections, watches: Watches::default() })
     }
 
@@ -295,11 +294,11 @@ fn is_hint(WatchEvent { kind, object }: &WatchEvent, topic: &Partition) -> bool 
 
 async fn describe(connections: &Connections) -> Result<Description, DriverError> {
     let Cluster { server, namespace, credentials, .. } = &connections.cluster;
-    let description = Description::new(format!("Kubernetes {}", open::version(connections).await?))
+    let description = Description::new(format!("Kubernetes {}", requests::version(connections).await?))
         .with("server", server)
         .with("namespace", namespace)
         .with("credentials", credentials);
-    let missing = open::missing_rights(connections).await?;
+    let missing = requests::missing_rights(connections).await?;
     if missing.is_empty() {
         return Ok(description);
     }
@@ -309,3 +308,131 @@ async fn describe(connections: &Connections) -> Result<Description, DriverError>
         missing.join(", ")
     )))
 }
+
+#[derive(Debug)]
+struct Response {
+    status: u16,
+    body: Bytes,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum DriverError {
+    /// No connection could be made: nothing was sent.
+    #[error(transparent)]
+    NotConnected(#[from] OpenError),
+    /// The token or certificate is not accepted, at this moment.
+    #[error(
+        "the API server does not accept our credentials: renew the token or certificate of the kubeconfig \
+         or service account; if it stands in the kubeconfig itself, restart this process, too ({0})"
+    )]
+    Credentials(String),
+    #[error(
+        "the API server denies the request: bind a Role that allows get, create, update, list and watch on \
+         leases of coordination.k8s.io, as packaging/kubernetes/base/rbac.yaml does ({0})"
+    )]
+    Denied(String),
+    #[error("the namespace does not exist: create it, or correct the URL ({0})")]
+    NoNamespace(String),
+    #[error("the API server refuses the request: {0}")]
+    Refused(String),
+    #[error("the API server throttles our requests: apply packaging/kubernetes/flow-schema.yaml ({0})")]
+    Throttled(String),
+    /// Something else was in the way of a write that was not applied.
+    #[error("the API server did not apply it: {0}")]
+    Conflict(String),
+    #[error("the API server did not confirm the request: {0}")]
+    Unanswered(String),
+    #[error(
+        "Lease {0} was deleted while it was held: find out who deletes Leases. The slot can be claimed again \
+         after the longest TTL"
+    )]
+    Gone(String),
+    #[error(transparent)]
+    Damaged(#[from] DecodeError),
+    #[error(transparent)]
+    Closed(#[from] HandleClosed),
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Status {
+    kind: String,
+    message: String,
+    reason: String,
+    details: Details,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Details {
+    kind: String,
+}
+
+impl Status {
+    /// Reads the answer. An answer of another program has no reason.
+    fn from_response(answer: &Response) -> Self {
+        let status: Self = serde_json::from_slice(&answer.body).unwrap_or_default();
+        if status.kind == "Status" { status } else { Self::default() }
+    }
+
+    /// Whether the API server says that this Lease does not exist.
+    fn is_absent(&self) -> bool {
+        self.reason == "NotFound" && self.details.kind == "leases"
+    }
+}
+
+impl DriverError {
+    /// (I7) What is not certain is unknown.
+    fn from_response(answer: &Response) -> Self {
+        let status = Status::from_response(answer);
+        let text = match &*status.message {
+            "" => format!("HTTP status {} without the words of an API server", answer.status),
+            message => format!("{message}: HTTP status {}", answer.status),
+        };
+        // Without a reason, a proxy may have answered after it passed the request on.
+        let is_of_server = !status.reason.is_empty();
+        match answer.status {
+            401 => Self::Credentials(text),
+            429 => Self::Throttled(text),
+            403 if is_of_server => Self::Denied(text),
+            404 if is_of_server && !status.is_absent() => Self::NoNamespace(text),
+            409 if is_of_server => Self::Conflict(text),
+            400 | 405 | 406 | 413 | 415 | 422 if is_of_server => Self::Refused(text),
+            _ => Self::Unanswered(text),
+        }
+    }
+
+    fn of_opening(self, server: &str) -> OpenError {
+        match self {
+            Self::NotConnected(error) => error,
+            Self::Throttled(_) | Self::Unanswered(_) | Self::Conflict(_) => OpenError::passing(format!(
+                "the API server {server} did not answer the first request: {self}"
+            )),
+            error => OpenError::refused(format!("{error} [{server}]")),
+        }
+    }
+
+    fn of_write(self) -> WriteError {
+        match self {
+            // A server without its own storage may not know a valid token for a moment. One that has just started
+            // denies what a Role allows until it has read all Roles.
+            Self::NotConnected(_)
+            | Self::Credentials(_)
+            | Self::Denied(_)
+            | Self::Throttled(_)
+            | Self::Conflict(_) => WriteError::NotApplied(self.into()),
+            Self::Unanswered(_) => WriteError::Unknown(self.into()),
+            Self::Gone(_) => WriteError::Replaced(self.into()),
+            Self::NoNamespace(_) | Self::Refused(_) | Self::Damaged(_) | Self::Closed(_) => {
+                WriteError::Fatal(self.into())
+            }
+        }
+    }
+
+    fn of_read(self) -> ReadError {
+        errors::of_read(self.of_write())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -44,27 +44,27 @@
 //! | another history, to a claim | refused | adopted, and read again | nothing was written |
 //! | this machine's clock 12 h or more from the server's, at a claim | `NotApplied` | – | nothing was written |
 //! | a row that makes no sense | `Fatal` | `Fatal` | another program writes to the tables |
+//!
+//! Which code of the server is which error, by the driver's table.
 
-mod address;
-mod connections;
-mod errors;
-mod open;
+mod config;
+mod connection;
 mod protocol;
 mod rows;
-
-#[cfg(feature = "testing")]
-pub use protocol::decodes;
+mod statements;
 
 use super::sql::{
-    answer::StatementResults,
-    connections::ConnectionPool,
+    connection::ConnectionPool,
     driver::{Driver, SqlStorage},
     errors::DriverError,
     history::Lineage,
+    rows::StatementResults,
 };
 use crate::opening::OpenError;
-use address::MySql;
-use connections::Session;
+use config::MySql;
+use connection::Session;
+#[cfg(feature = "testing")]
+pub use protocol::decodes;
 use std::time::Duration;
 
 /// A handle on a database: connections of its own.
@@ -93,5 +93,37 @@ impl Driver for MySql {
         _lock_timeout: Duration,
     ) -> Result<Option<StatementResults>, DriverError> {
         connections.ask(statement).await.map(Some)
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{text} ({code})")]
+struct ServerError {
+    code: u16,
+    text: String,
+}
+
+/// (I7) What is not certain is unknown, codes that later versions add included.
+impl From<ServerError> for DriverError {
+    fn from(refusal: ServerError) -> Self {
+        let text = refusal.to_string();
+        match refusal.code {
+            // Lock wait timeout: the statement was undone, and the rest of its transaction is, with the connection.
+            // Deadlock: the transaction was undone.
+            1205 | 1213
+            // Read-only: the server, its transaction, InnoDB.
+            | 1290 | 1792 | 1836
+            // The table, the disk or the list of transactions is full.
+            | 1021 | 1114 | 1637
+            // Limits of the user.
+            | 1203 | 1226 => Self::RolledBack(text),
+            // No permission: for the database, a table, a column, a setting.
+            1044 | 1142 | 1143 | 1227 => Self::Denied(text),
+            // A wrong login, an unknown column, wrong syntax, a value that does not fit, a message that is too long, a
+            // binary log without rows.
+            1045 | 1054 | 1064 | 1153 | 1264 | 1406 | 1665 => Self::Refused(text),
+            1049 | 1146 => Self::NoTables(text),
+            _ => Self::Unanswered(text),
+        }
     }
 }

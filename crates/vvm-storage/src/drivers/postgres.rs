@@ -67,33 +67,32 @@
 //! each record: later writes give up at the lock that it holds. It is not cancelled, since a cancelled wait keeps the
 //! write on the primary alone.
 
-mod address;
-mod connections;
-mod errors;
+mod backend_process;
+mod config;
+mod connection;
 mod hints;
 mod history;
-mod open;
 mod rows;
-mod session;
-mod statement;
+mod statements;
 
 use crate::{
     drivers::sql::{
-        answer::StatementResults,
-        connections::ConnectionPool,
+        connection::ConnectionPool,
         driver::{Driver, SqlStorage},
         errors::DriverError,
         history::Lineage,
+        rows::StatementResults,
     },
     key::Partition,
     opening::OpenError,
     sysvvm::SysVvmHints,
 };
-pub use address::OpenOptions;
-use address::Postgres;
 use async_trait::async_trait;
-use session::Session;
+pub use config::OpenOptions;
+use config::Postgres;
+use connection::Session;
 use std::time::Duration;
+use tokio_postgres::error::{DbError, Severity, SqlState};
 
 /// A handle on a database: connections of its own.
 pub type PostgresStorage = SqlStorage<Postgres, Session>;
@@ -182,6 +181,33 @@ fn channel(topic: &Partition) -> String {
         (digest ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
     });
     format!("vvm_{digest:016x}")
+}
+
+/// (I7) What is not certain is unknown, error codes that later versions add included.
+///
+/// An error of severity ERROR ends the one transaction that a request is, before its commit. FATAL ends the connection,
+/// and PANIC the server: after the commit, perhaps. A pooler reports a server that it lost as FATAL.
+fn of_server(error: &DbError) -> DriverError {
+    let text = format!("{} ({})", error.message(), error.code().code());
+    if error.parsed_severity() != Some(Severity::Error) {
+        return DriverError::Unanswered(text);
+    }
+    let code = error.code();
+    if [SqlState::UNDEFINED_TABLE, SqlState::INVALID_SCHEMA_NAME].contains(code) {
+        return DriverError::NoTables(text);
+    }
+    if *code == SqlState::INSUFFICIENT_PRIVILEGE {
+        return DriverError::Denied(text);
+    }
+    match code.code().get(..2) {
+        // A pooler or a server that lost a connection of its own: the commit may have gone over it.
+        // 40003: whether the statement was completed is not known.
+        Some("08") => DriverError::Unanswered(text),
+        _ if *code == SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN => DriverError::Unanswered(text),
+        // Wrong data, wrong statement, a feature that is not there.
+        Some("0A" | "22" | "23" | "28" | "42") => DriverError::Refused(text),
+        _ => DriverError::RolledBack(text),
+    }
 }
 
 #[cfg(test)]

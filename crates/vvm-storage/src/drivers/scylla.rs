@@ -46,27 +46,28 @@
 //! **Closing** ends the library's tasks and sockets and waits for them. A running call keeps them until it ends;
 //! closing waits 5 s for a call that is not polled.
 
-mod address;
-mod connect;
-mod errors;
+mod config;
+mod connection;
 mod rows;
 mod schema;
 mod statements;
 
 use crate::{
-    drivers::errors::HandleClosed,
+    drivers::errors::{HandleClosed, of_read},
     key::Partition,
-    opening::OpenError,
+    opening::{OpenError, OpenErrorKind},
     step::{CurrentState, Step, StepOutcome},
     sysvvm::{Description, OpenedStorage, Provenance, SysVvmStorage},
 };
-use ::scylla::client::session::Session;
-use address::Address;
-pub use address::OpenOptions;
+use ::scylla::{
+    client::session::Session,
+    errors::{BadQuery, DbError, ExecutionError, PrepareError, RequestAttemptError},
+};
 use async_trait::async_trait;
-use connect::LibraryTasksEnd;
-pub(crate) use connect::init;
-use errors::DriverError;
+use config::Address;
+pub use config::OpenOptions;
+pub(crate) use config::init;
+use connection::LibraryTasksEnd;
 use futures_util::future::{join_all, try_join_all};
 use ielections::{
     Document, DocumentId, DocumentLimits, Entropy as _, FenceState, Limits, OsEntropy, Page, ReadError, Scan,
@@ -75,6 +76,7 @@ use ielections::{
 pub use statements::Levels;
 use statements::{MAX_PAGE, Statements};
 use std::{
+    error::Error,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -100,7 +102,7 @@ impl ScyllaStorage {
     /// Dropped, it leaves nothing open.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let address = Address::parse(url)?;
-        let (statements, ending) = connect::open(&address).await?;
+        let (statements, ending) = config::open(&address).await?;
         Ok(Self::new(statements, Some(ending), address))
     }
 
@@ -137,7 +139,7 @@ impl ScyllaStorage {
         options: OpenOptions,
     ) -> Result<Self, OpenError> {
         let address = Address::of_session(&session, keyspace, options)?;
-        Ok(Self::new(connect::open_on(session, &address).await?, None, address))
+        Ok(Self::new(config::open_on(session, &address).await?, None, address))
     }
 
     fn new(statements: Statements, ending: Option<LibraryTasksEnd>, address: Address) -> Self {
@@ -258,7 +260,7 @@ impl SysVvmStorage for ScyllaStorage {
     }
     async fn describe(&self) -> Result<Description, ReadError> {
         let statements = self.statements()?;
-        connect::describe(&statements.session, &self.address).await.map_err(DriverError::into_read_error)
+        config::describe(&statements.session, &self.address).await.map_err(DriverError::into_read_error)
     }
 
     async fn close(&self) {
@@ -268,3 +270,158 @@ impl SysVvmStorage for ScyllaStorage {
         }
     }
 }
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum RequestOutcome {
+    NotBegun,
+    /// No server has begun it: it denies the login or the right, or could not read them from other nodes.
+    Denied,
+    /// No server has begun it, and none will until its cause is removed.
+    Refused,
+    Unknown,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum DriverError {
+    #[error("{}", describe(.0))]
+    Failed(#[source] Box<ExecutionError>),
+    #[error(transparent)]
+    Damaged(#[from] DecodeError),
+    #[error(transparent)]
+    Unreadable(Box<dyn Error + Send + Sync>),
+}
+
+fn describe(cause: &ExecutionError) -> String {
+    match cause {
+        ExecutionError::LastAttemptError(RequestAttemptError::DbError(error, words)) => match error {
+            DbError::Unavailable { required, alive, .. } => format!(
+                "no quorum: {required} copies must answer, and the nodes of {alive} are up. Start the others, or \
+                 ALTER KEYSPACE to fewer copies"
+            ),
+            DbError::Unauthorized => format!("{words}: GRANT SELECT and MODIFY on the keyspace"),
+            DbError::Invalid => format!(
+                "{words}: keyspace or table were dropped or altered. `vvm init-storage` creates what is missing"
+            ),
+            _ => cause.to_string(),
+        },
+        ExecutionError::RequestTimeout(after) => {
+            let after = vvm_clock::DisplayDuration(*after);
+            format!("no answer within {after}: nodes hang, are overloaded, or can't reach each other")
+        }
+        ExecutionError::EmptyPlan | ExecutionError::ConnectionPoolError(_) => format!(
+            "no node can be reached: start the nodes, check the network, or restart this process if its \
+             certificate or password was renewed since its start ({cause})"
+        ),
+        _ => cause.to_string(),
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "the table has a row that no election wrote: {0}. Stop all candidates, and find the program that writes \
+     to it"
+)]
+struct DecodeError(pub(super) String);
+
+impl From<ExecutionError> for DriverError {
+    fn from(error: ExecutionError) -> Self {
+        Self::Failed(Box::new(error))
+    }
+}
+
+impl DriverError {
+    fn into_write_error(self) -> WriteError {
+        let outcome = match &self {
+            Self::Failed(error) => outcome(error),
+            // Only a refusal has a row.
+            Self::Damaged(_) => RequestOutcome::Refused,
+            Self::Unreadable(_) => RequestOutcome::Unknown,
+        };
+        match outcome {
+            RequestOutcome::NotBegun | RequestOutcome::Denied => WriteError::NotApplied(self.into()),
+            RequestOutcome::Refused => WriteError::Fatal(self.into()),
+            RequestOutcome::Unknown => WriteError::Unknown(self.into()),
+        }
+    }
+
+    fn into_read_error(self) -> ReadError {
+        of_read(self.into_write_error())
+    }
+}
+
+/// (I7) Every error that is not listed is `Unknown`. A request is sent once, so the error is that of the only attempt.
+fn outcome(error: &ExecutionError) -> RequestOutcome {
+    match error {
+        ExecutionError::EmptyPlan
+        | ExecutionError::ConnectionPoolError(_)
+        | ExecutionError::PrepareError(_) => RequestOutcome::NotBegun,
+        ExecutionError::BadQuery(
+            BadQuery::SerializationError(_)
+            | BadQuery::PartitionKeyExtraction
+            | BadQuery::ValuesTooLongForKey(..),
+        ) => RequestOutcome::Refused,
+        ExecutionError::LastAttemptError(error) => of_attempt(error),
+        _ => RequestOutcome::Unknown,
+    }
+}
+
+fn of_preparing(error: &PrepareError) -> OpenError {
+    let text = format!("the cluster refuses a statement: {error}");
+    match error {
+        PrepareError::AllAttemptsFailed { first_attempt }
+            if matches!(of_attempt(first_attempt), RequestOutcome::Denied | RequestOutcome::Refused) =>
+        {
+            OpenError::refused(text)
+        }
+        _ => OpenError::passing(text),
+    }
+}
+
+/// A node that says that a request is invalid lacks the keyspace, the table or a column, perhaps only in its memory, or
+/// has a column already.
+fn of_opening(cause: &ExecutionError) -> OpenError {
+    match cause {
+        ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::Unauthorized, why)) => {
+            OpenError::refused(format!("this user lacks a right: {why}"))
+        }
+        ExecutionError::LastAttemptError(RequestAttemptError::DbError(error, words))
+            if matches!(outcome(cause), RequestOutcome::Denied | RequestOutcome::Refused) =>
+        {
+            let is_missing = matches!(error, DbError::Invalid);
+            let kind = if is_missing { OpenErrorKind::Missing } else { OpenErrorKind::Refused };
+            OpenError::new(kind, format!("the cluster refuses: {words}"))
+        }
+        _ => {
+            let is_refused = outcome(cause) == RequestOutcome::Refused;
+            let kind = if is_refused { OpenErrorKind::Refused } else { OpenErrorKind::Passing };
+            OpenError::new(kind, format!("the cluster did not answer: {cause}. Try again"))
+        }
+    }
+}
+
+fn of_attempt(error: &RequestAttemptError) -> RequestOutcome {
+    match error {
+        RequestAttemptError::UnableToAllocStreamId => RequestOutcome::NotBegun,
+        RequestAttemptError::SerializationError(_)
+        | RequestAttemptError::CqlRequestSerialization(_)
+        | RequestAttemptError::RepreparedIdChanged { .. } => RequestOutcome::Refused,
+        RequestAttemptError::DbError(error, _) => of_server(error),
+        _ => RequestOutcome::Unknown,
+    }
+}
+
+fn of_server(error: &DbError) -> RequestOutcome {
+    match error {
+        DbError::Unprepared { .. } => RequestOutcome::NotBegun,
+        DbError::SyntaxError
+        | DbError::Invalid
+        | DbError::ConfigError
+        | DbError::AlreadyExists { .. }
+        | DbError::ProtocolError => RequestOutcome::Refused,
+        DbError::AuthenticationError | DbError::Unauthorized => RequestOutcome::Denied,
+        _ => RequestOutcome::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -17,32 +17,26 @@
 //! After a failed flush sled shows what may not be on the disk. So the thread ends, which closes the folder: it must be
 //! opened again. The library keeps idle threads, `sled-io`, until the process ends (I9 names them).
 
-mod open;
+mod config;
+mod connection;
 
 use crate::{
-    cells::{Cell, CellCondition, CellLimits, CellStorage, CellWrite, Tag},
-    drivers::{
-        database_thread::DatabaseThread,
-        errors::{HandleClosed, ThreadEnded},
-    },
+    cells::{Cell, CellCondition, CellLimits, CellStorage, CellWrite},
+    drivers::errors::{HandleClosed, ThreadEnded},
     key::Partition,
     opening::OpenError,
     sysvvm::{Description, OpenedStorage},
 };
 use async_trait::async_trait;
 use bytes::Bytes;
+use connection::{Job, SharedDatabase};
 use ielections::{ReadError, WriteError};
-use open::Database;
 use std::{
     path::Path,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
-use tokio::sync::{mpsc, oneshot};
-
-/// How many calls may wait for the thread. Further ones wait for room: memory stays bounded (I11), and a burst of a
-/// thousand slots fits.
-const ROOM: usize = 1024;
+use tokio::sync::oneshot;
 
 /// Stored in the folder: another segment size can't open it. This one is the largest that sled takes.
 const SEGMENT_BYTES: usize = 16 << 20;
@@ -54,6 +48,7 @@ const MAX_KEY_BYTES: usize = 2 << 10;
 /// sled splits a leaf with more than 16 values and an index with more than 256 keys, after it has written them. What is
 /// larger than a quarter of a segment goes into a file that is never synced. Half of that is for what surrounds them.
 const _: () = assert!(2 * 17 * (MAX_CELL_BYTES + MAX_KEY_BYTES) < SEGMENT_BYTES / 4);
+
 const _: () = assert!(2 * 257 * MAX_KEY_BYTES < SEGMENT_BYTES / 4);
 
 /// A handle of a database folder. [`Cells`](crate::cells::Cells) make a storage of it. Handles of one process on one
@@ -62,31 +57,6 @@ const _: () = assert!(2 * 257 * MAX_KEY_BYTES < SEGMENT_BYTES / 4);
 pub struct SledCells {
     shared: Mutex<Option<Arc<SharedDatabase>>>,
     opened: OpenedStorage,
-}
-
-#[derive(Debug)]
-struct SharedDatabase {
-    /// Dropped before the thread, which then ends and is joined.
-    jobs: mpsc::Sender<Job>,
-    thread: DatabaseThread,
-}
-
-/// One call. A caller that has gone has dropped the receiver.
-enum Job {
-    Read {
-        key: Partition,
-        answer: oneshot::Sender<Result<Option<Cell>, ReadError>>,
-    },
-    Write {
-        key: Partition,
-        value: Bytes,
-        expected: CellCondition,
-        answer: oneshot::Sender<CellWrite>,
-    },
-    /// Answered when all earlier jobs are.
-    Wait {
-        answer: oneshot::Sender<()>,
-    },
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -104,7 +74,7 @@ impl SledCells {
     /// # Cancel safety
     /// Dropped, it opens nothing. It may leave a new folder, which is complete and has no records.
     pub async fn open(path: &Path) -> Result<Self, OpenError> {
-        let (shared, opened) = open::open(path).await?;
+        let (shared, opened) = connection::open(path).await?;
         Ok(Self { shared: Mutex::new(Some(shared)), opened })
     }
 
@@ -181,85 +151,5 @@ impl CellStorage for SledCells {
             drop(jobs);
             thread.ended().await;
         }
-    }
-}
-
-impl Job {
-    fn is_abandoned(&self) -> bool {
-        match self {
-            Self::Read { answer, .. } => answer.is_closed(),
-            Self::Write { answer, .. } => answer.is_closed(),
-            Self::Wait { answer } => answer.is_closed(),
-        }
-    }
-}
-
-impl Database {
-    fn run(self, mut jobs: mpsc::Receiver<Job>) {
-        while let Some(first) = jobs.blocking_recv() {
-            let batch = std::iter::once(first).chain(std::iter::from_fn(|| jobs.try_recv().ok()));
-            let mut answers = Vec::new();
-            if let Err(cause) = self.carry_out(batch.take(ROOM), &mut answers) {
-                // Before a caller learns that it has no answer: no later call is queued.
-                jobs.close();
-                tracing::error!(
-                    folder = %self.folder.display(), %cause,
-                    "a write to the database failed, and the folder is closed: look at its disk, and start the \
-                     program again"
-                );
-                return;
-            }
-            answers.into_iter().for_each(|answer| answer());
-        }
-    }
-
-    /// Carries out the jobs, and makes the answers that may be given when their writes are on the disk. If that fails none
-    /// may be given, because sled shows what may not be there (I7).
-    fn carry_out(
-        &self,
-        batch: impl Iterator<Item = Job>,
-        answers: &mut Vec<Box<dyn FnOnce()>>,
-    ) -> sled::Result<()> {
-        let mut is_changed = false;
-        for job in batch.filter(|job| !job.is_abandoned()) {
-            match job {
-                Job::Read { key, answer } => {
-                    let read = self.read(&key);
-                    answers.push(Box::new(move || _ = answer.send(read)));
-                }
-                Job::Write { key, value, expected, answer } => {
-                    let written = self.write(&key, &value, &expected);
-                    is_changed |= !matches!(written, Ok(CellWrite::Refused));
-                    let (answered, failed) =
-                        written.map_or_else(|error| (None, Err(error)), |done| (Some(done), Ok(())));
-                    answers.push(Box::new(move || _ = answered.map(|done| answer.send(done))));
-                    failed?;
-                }
-                Job::Wait { answer } => answers.push(Box::new(move || _ = answer.send(()))),
-            }
-        }
-        if is_changed {
-            self.sync()?;
-        }
-        Ok(())
-    }
-
-    fn read(&self, key: &Partition) -> Result<Option<Cell>, ReadError> {
-        let value = self.cells.get(key.as_bytes()).map_err(|error| match error {
-            sled::Error::Io(_) => ReadError::Unavailable(error.into()),
-            _ => ReadError::Fatal(error.into()),
-        })?;
-        Ok(value.map(|value| Cell { value: Bytes::copy_from_slice(&value), tag: Tag::new(&*value) }))
-    }
-
-    fn write(&self, key: &Partition, value: &Bytes, expected: &CellCondition) -> sled::Result<CellWrite> {
-        let expected = match expected {
-            CellCondition::Absent => None,
-            CellCondition::Tag(tag) => Some(tag.as_bytes()),
-        };
-        Ok(match self.cells.compare_and_swap(key.as_bytes(), expected, Some(&value[..]))? {
-            Ok(()) => CellWrite::Written(Some(Tag::new(&value[..]))),
-            Err(_stands) => CellWrite::Refused,
-        })
     }
 }

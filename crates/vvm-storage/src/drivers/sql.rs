@@ -1,4 +1,5 @@
 //! What the drivers of SQL servers share. What is different is a trait at each of these files.
+
 #![allow(
     private_bounds,
     private_interfaces,
@@ -6,11 +7,10 @@
 )]
 #![allow(dead_code, reason = "each driver needs some of it")]
 
-pub(super) mod address;
-pub(super) mod answer;
-pub(super) mod connections;
+pub(super) mod config;
+pub(super) mod connection;
 pub(super) mod driver;
 pub(super) mod errors;
 pub(super) mod history;
-pub(super) mod open;
 pub(super) mod rows;
+pub(super) mod statements;

@@ -28,13 +28,13 @@
 //! After a sync that fails at `COMMIT`, the log may contain the transaction, and a crash of all processes would replay
 //! it: unknown.
 
-mod errors;
-mod open;
+mod config;
+mod connection;
+mod file_system;
+mod obstacle;
 mod queue;
 mod rows;
-
-pub use open::OpenOptions;
-pub(crate) use open::owners;
+mod statements;
 
 use crate::{
     key::Partition,
@@ -43,12 +43,16 @@ use crate::{
     sysvvm::{Description, ListedSetting, OpenedStorage, SysVvmStorage},
 };
 use async_trait::async_trait;
+use config::Location;
+pub use config::OpenOptions;
 use ielections::{
     Document, DocumentId, DocumentLimits, FenceState, Limits, Page, ReadError, Scan, Slot, WriteError,
 };
-use open::Location;
+pub(crate) use obstacle::owners;
 use queue::Queue;
 use rows::Rows;
+use rusqlite::ErrorCode;
+use rustix::process::{Resource, getrlimit};
 use std::{path::Path, time::Duration};
 use vvm_clock::SystemClock;
 
@@ -69,7 +73,7 @@ impl SqliteStorage {
     /// Dropped, it opens nothing. It may leave a new file, which is complete and has no records.
     pub async fn open(path: &Path, options: OpenOptions) -> Result<Self, OpenError> {
         let path = path.to_owned();
-        let (queue, location) = Queue::start(move || open::open(&path, options)).await?;
+        let (queue, location) = Queue::start(move || connection::open(&path, options)).await?;
         Ok(Self { queue, location })
     }
 }
@@ -150,3 +154,104 @@ impl SysVvmStorage for SqliteStorage {
         self.queue.close().await;
     }
 }
+
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+enum DriverError {
+    #[error(
+        "another process has kept the database locked for over a second: look for one that is stopped or \
+         hangs"
+    )]
+    Busy,
+    #[error("the disk is full: make room")]
+    Full,
+    #[error(
+        "the database can't be written: correct the permissions of its file and folder, or its mount ({0})"
+    )]
+    ReadOnly(String),
+    #[error("the database is damaged: stop all programs that use it and restore it from a backup ({0})")]
+    Damaged(String),
+    #[error(
+        "the database file, or its -wal or -shm beside it, was deleted or replaced while it was in use: \
+         restart all programs that use it, and leave these files alone"
+    )]
+    Replaced,
+    #[error("another program has changed the database: {0}")]
+    Foreign(String),
+    #[error("the database failed: {0}")]
+    Failed(String),
+}
+
+impl From<rusqlite::Error> for DriverError {
+    fn from(error: rusqlite::Error) -> Self {
+        let text = error.to_string();
+        let Some(code) = error.sqlite_error_code() else {
+            // Not from SQLite but from a column with a value of the wrong type.
+            return Self::Damaged(text);
+        };
+        match code {
+            ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed => {
+                Self::Busy
+            }
+            ErrorCode::DiskFull => Self::Full,
+            ErrorCode::ReadOnly
+            | ErrorCode::PermissionDenied
+            | ErrorCode::AuthorizationForStatementDenied => Self::ReadOnly(text),
+            ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => Self::Damaged(text),
+            ErrorCode::Unknown
+            | ErrorCode::TypeMismatch
+            | ErrorCode::ConstraintViolation
+            | ErrorCode::ApiMisuse
+            | ErrorCode::TooBig => Self::Foreign(text),
+            ErrorCode::SystemIoFailure => Self::Failed(text + &file_limit()),
+            _ => Self::Failed(text),
+        }
+    }
+}
+
+/// The end of a message about a failed write, if a limit of this process may be its cause: SQLite keeps the error of
+/// the system (EFBIG) to itself.
+fn file_limit() -> String {
+    let limit = getrlimit(Resource::Fsize).current;
+    limit.map_or_else(String::new, |bytes| {
+        format!("; a file of this process may have {bytes} bytes: if that is the cause, let it have more (ulimit -f, LimitFSIZE=)")
+    })
+}
+
+impl DriverError {
+    fn before_commit(self) -> WriteError {
+        match self {
+            Self::Replaced => WriteError::Replaced(self.into()),
+            _ if self.is_permanent() => WriteError::Fatal(self.into()),
+            _ => WriteError::NotApplied(self.into()),
+        }
+    }
+
+    /// Of a write whose `COMMIT` failed, or whose files were replaced before it ended.
+    fn at_commit(self) -> WriteError {
+        match self {
+            Self::Replaced => WriteError::Replaced(self.into()),
+            Self::Busy | Self::Full => WriteError::NotApplied(self.into()),
+            Self::ReadOnly(_) => WriteError::Fatal(self.into()),
+            // (I7) The log may contain the whole transaction.
+            _ => WriteError::Unknown(self.into()),
+        }
+    }
+
+    fn into_read_error(self) -> ReadError {
+        match self {
+            Self::Replaced => ReadError::Replaced(self.into()),
+            _ if self.is_permanent() => ReadError::Fatal(self.into()),
+            _ => ReadError::Unavailable(self.into()),
+        }
+    }
+
+    fn is_permanent(&self) -> bool {
+        match self {
+            Self::ReadOnly(_) | Self::Damaged(_) | Self::Foreign(_) | Self::Replaced => true,
+            Self::Busy | Self::Full | Self::Failed(_) => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,14 +1,9 @@
 //! What DynamoDB Local can't show: tables and refusals that only AWS has, and the number of requests.
 
-use super::{
-    DynamoDbStorage, OpenOptions,
-    address::Address,
-    open::{client, init_with, of_credentials, open_with},
-    requests::Requests,
-};
+use super::*;
 use crate::{
     drivers::{
-        address::REQUEST_TIMEOUT,
+        config::REQUEST_TIMEOUT,
         errors::kinds,
         scripted::{Scripted, answer},
     },
@@ -25,6 +20,8 @@ use aws_credential_types::{
 use aws_sdk_dynamodb::{
     Client,
     config::{Builder, retry::RetryConfig},
+    error::ErrorMetadata,
+    operation::update_item::UpdateItemError,
 };
 use bytes::Bytes;
 use ielections::{
@@ -37,6 +34,11 @@ use std::{
     time::Duration,
 };
 use vvm_clock::SystemClock;
+
+use super::{
+    config::init_with,
+    connection::{client, of_credentials, open_with},
+};
 
 /// Status and body. With `None` the connection is closed without an answer.
 type Answer = Option<(u16, String)>;
@@ -481,7 +483,7 @@ async fn refusal_without_an_item_is_fatal_for_a_claim() {
 #[test]
 fn loopback_is_reached_without_a_proxy() {
     let cases = ["each_verb_is_one_request", "missing_table_is_created_and_waited_for"];
-    crate::drivers::address::behind_a_closed_proxy("drivers::dynamodb::tests", &cases);
+    crate::drivers::config::behind_a_closed_proxy("drivers::dynamodb::tests", &cases);
 }
 
 fn id() -> DocumentId {
@@ -622,4 +624,94 @@ mod timed {
             })
         });
     }
+}
+
+fn kind(codes: &[&str]) -> &'static str {
+    let reason = |code: &&str| CancellationReason::builder().code(*code).build();
+    let reasons: Vec<_> = codes.iter().map(reason).collect();
+    match DriverError::of_cancellation(&reasons, String::new()) {
+        None => "Refused",
+        Some(error) => kinds::of_write(&error.into_write_error()),
+    }
+}
+
+#[test]
+fn each_reason_maps_as_documented() {
+    for (codes, expected) in [
+        (&["None", "ConditionalCheckFailed"][..], "Refused"),
+        // With both reasons, the item compared is committed, so the refusal counts.
+        (&["TransactionConflict", "ConditionalCheckFailed"], "Refused"),
+        (&["None", "TransactionConflict"], "NotApplied"),
+        (&["ThrottlingError", "None"], "NotApplied"),
+        (&["None", "ProvisionedThroughputExceeded"], "NotApplied"),
+        (&["None", "ValidationError"], "Fatal"),
+        (&["ItemCollectionSizeLimitExceeded"], "Fatal"),
+        (&["AccessDenied"], "NotApplied"),
+        (&["SomethingNew"], "Unknown"),
+        (&["None"], "Unknown"),
+        (&[], "Unknown"),
+    ] {
+        assert_eq!(kind(codes), expected, "{codes:?}");
+    }
+}
+
+type UpdateError = SdkError<UpdateItemError, HttpResponse>;
+
+fn response(status: u16) -> HttpResponse {
+    HttpResponse::new(status.try_into().unwrap(), "".into())
+}
+
+fn answered(status: u16, code: &str) -> UpdateError {
+    let said = ErrorMetadata::builder().code(code).message("said so").build();
+    SdkError::service_error(UpdateItemError::generic(said), response(status))
+}
+
+fn dispatch(cause: impl Into<Box<dyn Error + Send + Sync>>) -> UpdateError {
+    SdkError::dispatch_failure(ConnectorError::other(cause.into(), None))
+}
+
+fn both(error: impl Fn() -> UpdateError) -> (&'static str, &'static str) {
+    let failed = || DriverError::of(error());
+    (kinds::of_write(&failed().into_write_error()), kinds::of_read(&failed().into_read_error()))
+}
+
+#[test]
+fn request_that_may_have_been_sent_is_unknown() {
+    assert_eq!(both(|| SdkError::timeout_error("no answer in time")), ("Unknown", "Unavailable"));
+    assert_eq!(both(|| SdkError::response_error("no JSON", response(200))), ("Unknown", "Unavailable"));
+    assert_eq!(both(|| SdkError::construction_failure("no endpoint")), ("Fatal", "Fatal"));
+    for broken in [
+        ConnectorError::io("connection reset".into()),
+        ConnectorError::timeout("no byte".into()),
+        // An established connection can end with it, after an ICMP message of another host.
+        ConnectorError::io(Box::new(std::io::Error::from(std::io::ErrorKind::ConnectionRefused))),
+    ] {
+        let failure = DriverError::of(UpdateError::dispatch_failure(broken));
+        assert!(matches!(failure.into_write_error(), WriteError::Unknown(_)));
+    }
+}
+
+#[test]
+fn request_without_credentials_is_not_applied() {
+    let none = || dispatch(CredentialsError::not_loaded("none"));
+    assert_eq!(both(none), ("NotApplied", "Unavailable"));
+    let wrong = || dispatch(CredentialsError::invalid_configuration("a loop"));
+    assert_eq!(both(wrong), ("NotApplied", "Unavailable"));
+    // The provider fails, or hangs.
+    assert_eq!(both(|| dispatch(CredentialsError::provider_error("503"))), ("NotApplied", "Unavailable"));
+    let hangs = || dispatch(CredentialsError::provider_timed_out(std::time::Duration::from_secs(1)));
+    assert_eq!(both(hangs), ("NotApplied", "Unavailable"));
+}
+
+#[test]
+fn message_has_the_answer_of_the_server_and_what_to_do() {
+    let said = |error| DriverError::of::<UpdateItemError>(error).to_string();
+    let error = said(answered(400, "AccessDeniedException"));
+    assert!(error.contains("policy") && error.contains("AccessDeniedException: said so"), "{error}");
+    assert!(said(answered(400, "InvalidSignatureException")).contains("clock"));
+    assert!(said(dispatch(CredentialsError::not_loaded("none"))).contains("AWS_ACCESS_KEY_ID"));
+    let error =
+        said(SdkError::service_error(UpdateItemError::generic(ErrorMetadata::default()), response(502)));
+    assert!(error.contains("502"), "{error}");
+    assert!(said(SdkError::dispatch_failure(ConnectorError::io("reset".into()))).contains("reset"));
 }

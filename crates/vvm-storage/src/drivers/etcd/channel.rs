@@ -1,8 +1,8 @@
 //! [`Channel`]: HTTP/2 to one member, for all requests of a handle. tonic speaks gRPC on it, and hyper's tasks move its
 //! frames.
 
-use super::errors::CallError;
-use crate::drivers::connections::Stream;
+use super::CallError;
+use crate::drivers::connection::Stream;
 use bytes::Bytes;
 use futures_util::{
     StreamExt as _,

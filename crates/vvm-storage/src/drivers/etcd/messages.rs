@@ -78,9 +78,13 @@ pub(super) struct ResponseOp {
 }
 
 const EQUAL: i32 = 0;
+
 const GREATER: i32 = 1;
+
 const LESS: i32 = 2;
+
 const CREATE: i32 = 1;
+
 const VALUE: i32 = 3;
 
 #[derive(Clone, PartialEq, Message)]

@@ -4,7 +4,7 @@
 //! a slow plug-in is not started again by each request that gave up. A credential is renewed while it is still valid,
 //! so that a plug-in that hangs delays nothing before it expires (I10). `close` kills it and waits for its end (I9).
 
-use super::credential::{Credential, pem};
+use super::kubeconfig::{Credential, pem};
 use crate::{drivers::tls::Pem, opening::OpenError};
 use data_encoding::BASE64;
 use jiff::Timestamp;
@@ -562,7 +562,7 @@ mod tests {
     #[tokio::test]
     async fn credential_is_used_while_the_next_is_made_before_it_expires_and_after_a_refusal() {
         let waits = r#"n=$(wc -l < runs); [ $n = 1 ] || until [ -e go$n ]; do sleep 0.01; done
-                       print '"token":"'$n'","expirationTimestamp":"9999-01-01T00:00:00Z"'"#;
+                   print '"token":"'$n'","expirationTimestamp":"9999-01-01T00:00:00Z"'"#;
         let login = Login::by(waits, |_| {});
         let first = login.plugin.get(&login.clock).await.unwrap();
         let now = login.clock.now();
@@ -589,7 +589,7 @@ mod tests {
         let login = Login::by("", |_| {});
         let json = format!(
             r#"{{"apiVersion":"{VERSION}","kind":"{KIND}","status":{{"clientCertificateData":"c",
-               "clientKeyData":"k","expirationTimestamp":"1970-01-01T00:01:50Z"}}}}"#
+           "clientKeyData":"k","expirationTimestamp":"1970-01-01T00:01:50Z"}}}}"#
         );
         let now = login.clock.now();
         let latest = login.plugin.plugin.latest(json.as_bytes(), Duration::from_secs(10), now).unwrap();

@@ -1,8 +1,8 @@
 //! A program on loopback plays the server: real ones give these answers rarely.
 
-use super::LeaseStorage;
+use super::*;
 use crate::{
-    cells::{CellCondition, CellStorage as _, CellWrite},
+    cells::{CellCondition, CellWrite},
     drivers::scripted::Scripted,
     key::Partition,
 };
@@ -323,4 +323,29 @@ async fn answer_of_no_api_server_is_no_absence() {
         let read = storage.read(&Partition::from_bytes(*b"\x02payroll")).await;
         read.unwrap_err();
     }
+}
+
+fn response(status: u16, body: &str) -> Response {
+    Response { status, body: body.to_owned().into() }
+}
+
+fn status_response(code: u16, reason: &str, kind: &str) -> Response {
+    let body =
+        format!(r#"{{"kind":"Status","message":"words","reason":"{reason}","details":{{"kind":"{kind}"}}}}"#);
+    response(code, &body)
+}
+
+#[test]
+fn denial_ends_an_opening_and_is_tried_again_later() {
+    for (code, reason, part) in [(401, "Unauthorized", "renew the token"), (403, "Forbidden", "bind a Role")]
+    {
+        let denied = || DriverError::from_response(&status_response(code, reason, "leases"));
+        let error = denied().of_opening("https://a");
+        assert!(!error.is_passing() && error.to_string().contains(part), "{code}: {error:?}");
+        let error = denied().of_read();
+        assert!(matches!(&error, ReadError::Unavailable(cause) if cause.to_string().contains(part)));
+    }
+    // A file of the login that is being replaced.
+    let error = DriverError::from(OpenError::refused("the token can't be used")).of_write();
+    assert!(matches!(error, WriteError::NotApplied(_)), "{error:?}");
 }

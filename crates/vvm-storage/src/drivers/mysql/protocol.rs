@@ -1,14 +1,13 @@
-//! The protocol of MariaDB and MySQL, as far as the driver needs it: a login, and statements as text. Values come back as
-//! they are stored.
+//! The protocol of MariaDB and MySQL, as far as the driver needs it: a login, and statements as text.
 //!
 //! One message has one or several statements, and the server carries them out in order up to the first that fails.
 
-use super::errors::ServerError;
+use super::{ServerError, rows::Fields};
 use crate::drivers::{
-    connections::Stream,
+    connection::Stream,
     sql::{
-        answer::{AnswerLimit, Row, StatementResult, StatementResults},
         errors::DriverError,
+        rows::{AnswerLimit, Row, StatementResult, StatementResults},
     },
 };
 use aws_lc_rs::digest::{Algorithm, SHA1_FOR_LEGACY_USE_ONLY, SHA256, digest};
@@ -288,7 +287,7 @@ impl fmt::Debug for Wire {
     }
 }
 
-fn malformed(what: &str) -> DriverError {
+pub(super) fn malformed(what: &str) -> DriverError {
     DriverError::Broken(io::Error::new(io::ErrorKind::InvalidData, format!("the server answers with {what}")))
 }
 
@@ -328,58 +327,6 @@ fn refusal(packet: &[u8]) -> ServerError {
     // A mark and the five letters of SQLSTATE.
     let text = if text.first() == Some(&b'#') { text.get(6..).unwrap_or_default() } else { text };
     ServerError { code, text: String::from_utf8_lossy(text).into_owned() }
-}
-
-struct Fields<'packet>(&'packet [u8]);
-
-impl<'packet> Fields<'packet> {
-    fn take(&mut self, length: usize) -> Result<&'packet [u8], DriverError> {
-        let (taken, rest) = self.0.split_at_checked(length).ok_or_else(|| malformed("half a packet"))?;
-        self.0 = rest;
-        Ok(taken)
-    }
-
-    fn byte(&mut self) -> Result<u8, DriverError> {
-        Ok(self.take(1)?[0])
-    }
-
-    fn u16(&mut self) -> Result<u16, DriverError> {
-        Ok(self.little(2)? as u16)
-    }
-
-    fn u32(&mut self) -> Result<u32, DriverError> {
-        Ok(self.little(4)? as u32)
-    }
-
-    fn little(&mut self, bytes: usize) -> Result<u64, DriverError> {
-        Ok(self.take(bytes)?.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
-    }
-
-    fn number(&mut self) -> Result<u64, DriverError> {
-        match self.byte()? {
-            0xfc => self.little(2),
-            0xfd => self.little(3),
-            0xfe => self.little(8),
-            number => Ok(number.into()),
-        }
-    }
-
-    fn value(&mut self) -> Result<Option<Vec<u8>>, DriverError> {
-        if self.0.first() == Some(&0xfb) {
-            self.take(1)?;
-            return Ok(None);
-        }
-        let length = usize::try_from(self.number()?).map_err(|_| malformed("a value of great length"))?;
-        Ok(Some(self.take(length)?.to_vec()))
-    }
-
-    /// Up to a byte 0, or to the end.
-    fn text(&mut self) -> Result<String, DriverError> {
-        let end = self.0.iter().position(|byte| *byte == 0).unwrap_or(self.0.len());
-        let text = String::from_utf8_lossy(self.take(end)?).into_owned();
-        self.0 = self.0.get(1..).unwrap_or_default();
-        Ok(text)
-    }
 }
 
 #[cfg(test)]

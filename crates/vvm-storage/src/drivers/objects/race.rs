@@ -5,7 +5,7 @@
 //! writer replaces an object again and again beside readers: a server that keeps content and tag apart shows
 //! the content of one write with the tag of the next one.
 
-use super::{address::Address, errors::DriverError, requests::Requests};
+use super::{DriverError, config::Address, requests::Requests};
 use crate::{
     cells::{CellCondition, CellWrite, Tag},
     opening::OpenError,
@@ -281,7 +281,7 @@ fn round_of(value: &Bytes) -> usize {
 mod tests {
     use super::*;
     use crate::drivers::{
-        objects::{client, describe},
+        objects::{connection, describe},
         scripted::{ReceivedRequest, Scripted, answer},
     };
     use std::sync::Mutex;
@@ -312,7 +312,7 @@ mod tests {
         let objects = Objects::default();
         let server = Scripted::start(move |asked| Some(torn(asked, &objects))).await;
         let address = Address::parse(&format!("s3://bucket/prefix?endpoint={}", server.endpoint)).unwrap();
-        let requests = client::connect_with(&address, |name| {
+        let requests = connection::connect_with(&address, |name| {
             matches!(name, "AWS_ACCESS_KEY_ID" | "AWS_SECRET_ACCESS_KEY").then(|| "key".to_owned())
         });
         let requests = requests.unwrap();

@@ -1,38 +1,23 @@
-//! [`Requests`]: one GET or one conditional PUT, sent once. [`TracedConnector`]: sends it, and notes what became
-//! of it.
-//!
-//! The library's errors don't tell an answer to our request from one to its request for credentials, nor
-//! whether anything was sent. A [`Trace`] in the extensions of our request does.
+//! [`Requests`]: one GET or one conditional PUT, sent once.
 
 use super::{
-    address::{Names, Platform},
-    errors::{DriverError, Response},
+    DriverError, Response,
+    config::Platform,
+    connection::{RequestOutcome, Trace},
+    rows::Names,
 };
 use crate::{
     cells::{Cell, CellCondition, CellWrite, Tag},
-    drivers::{
-        address::is_loopback,
-        errors::{chain, never_connected},
-    },
+    drivers::errors::chain,
     key::Partition,
 };
-use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::{
-    Attribute, Attributes, ClientOptions, Extensions, GetOptions, ObjectStore, PutMode, PutOptions,
-    UpdateVersion,
-    client::{
-        HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
-        ReqwestConnector,
-    },
+    Attribute, Attributes, Extensions, GetOptions, ObjectStore, PutMode, PutOptions, UpdateVersion,
     path::Path,
 };
-use std::{
-    io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 use vvm_clock::{Clock as _, DisplayDuration, SystemClock};
 
 /// More objects are not listed: ten requests, for 2,500 names with one slot.
@@ -191,7 +176,7 @@ impl Requests {
     }
 }
 
-fn extensions(trace: &Trace) -> Extensions {
+pub(super) fn extensions(trace: &Trace) -> Extensions {
     let mut extensions = Extensions::new();
     extensions.insert(trace.clone());
     extensions
@@ -202,108 +187,15 @@ fn unanswered(said: Option<String>, fate: &RequestOutcome) -> DriverError {
     if *fate == RequestOutcome::NotSent { DriverError::NotSent(said) } else { DriverError::Unanswered(said) }
 }
 
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-enum RequestOutcome {
-    /// Nothing was sent, and nothing will be.
-    #[default]
-    NotSent,
-    Sent,
-    Answered(Response),
-}
-
-#[derive(Clone, Default, Debug)]
-struct Trace(Arc<Mutex<RequestOutcome>>);
-
-impl Trace {
-    fn fate(&self) -> RequestOutcome {
-        self.lock().clone()
-    }
-
-    /// Each change is one assignment, so a panic elsewhere leaves it whole.
-    fn lock(&self) -> MutexGuard<'_, RequestOutcome> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Makes clients that trace requests, and send them by this one, which follows no redirect: a 303 would turn
-/// a PUT into a GET, whose answer would count as that of the PUT.
-#[derive(Debug)]
-pub(super) struct TracedConnector {
-    pub(super) objects: reqwest::Client,
-    /// For all requests to this machine, without a proxy.
-    pub(super) loopback: reqwest::Client,
-}
-
-impl HttpConnector for TracedConnector {
-    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        let credentials = ReqwestConnector::default().connect(options)?;
-        let (objects, loopback) = (self.objects.clone(), self.loopback.clone());
-        let (objects, loopback) = (HttpClient::new(objects), HttpClient::new(loopback));
-        Ok(HttpClient::new(Traced { objects, credentials, loopback }))
-    }
-}
-
-#[derive(Debug)]
-struct Traced {
-    objects: HttpClient,
-    /// The client of the library, with its options: metadata of a machine are read in clear text.
-    credentials: HttpClient,
-    loopback: HttpClient,
-}
-
-#[async_trait]
-impl HttpService for Traced {
-    /// Dropped, the outcome is [`RequestOutcome::Sent`] unless there was an answer.
-    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        let is_here = request.uri().host().is_some_and(is_loopback);
-        let by_place = |other| if is_here { &self.loopback } else { other };
-        let Some(trace) = request.extensions().get::<Trace>().cloned() else {
-            // A list, or a request for credentials.
-            let is_list = |query: &str| query.contains("list-type=2") || query.contains("comp=list");
-            let lists = request.uri().query().is_some_and(is_list);
-            return by_place(if lists { &self.objects } else { &self.credentials }).execute(request).await;
-        };
-        {
-            let mut fate = trace.lock();
-            // (I7) A second copy would be refused because of the first, which then seems not applied.
-            if *fate != RequestOutcome::NotSent {
-                let repeated = io::Error::other("the client library would send a request twice");
-                return Err(HttpError::new(HttpErrorKind::Unknown, repeated));
-            }
-            *fate = RequestOutcome::Sent;
-        }
-        match by_place(&self.objects).execute(request).await {
-            Ok(response) => {
-                let (parts, body) = response.into_parts();
-                let (status, headers) = (parts.status, parts.headers.clone());
-                if status.is_success() {
-                    *trace.lock() = RequestOutcome::Answered(Response::new(status.as_u16(), headers, &[]));
-                    return Ok(HttpResponse::from_parts(parts, body));
-                }
-                // The status counts even if the rest of the answer is lost.
-                let body = body.bytes().await.unwrap_or_default();
-                *trace.lock() = RequestOutcome::Answered(Response::new(status.as_u16(), headers, &body));
-                Ok(HttpResponse::from_parts(parts, body.into()))
-            }
-            Err(error) => {
-                if never_connected(&error) {
-                    *trace.lock() = RequestOutcome::NotSent;
-                }
-                Err(error)
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::drivers::{
         errors::kinds,
-        objects::{address::Address, client},
+        objects::{config::Address, connection},
         scripted::{self, Scripted},
     };
-    use std::net::TcpListener;
+    use std::{net::TcpListener, sync::Mutex};
 
     async fn server(answer: Option<String>) -> Scripted {
         Scripted::start(move |_| answer.clone()).await
@@ -322,7 +214,7 @@ mod tests {
         let address =
             Address::parse(&format!("s3://bucket/prefix?endpoint={endpoint}&request_timeout=1s{options}"));
         let keys = [("aws_access_key_id", "key"), ("aws_secret_access_key", "secret")];
-        client::connect_with(&address.unwrap(), |name| {
+        connection::connect_with(&address.unwrap(), |name| {
             keys.iter()
                 .find(|(known, _)| known.eq_ignore_ascii_case(name))
                 .map(|(_, value)| (*value).to_owned())
@@ -346,7 +238,7 @@ mod tests {
         let objects = cells.chain(["prefix/initialised".into(), "prefix/probe/a".into()]).map(|name| {
             format!(
                 "<Contents><Key>{name}</Key><LastModified>2026-11-27T00:00:00.000Z</LastModified>\
-                 <ETag>\"e\"</ETag><Size>1</Size></Contents>"
+             <ETag>\"e\"</ETag><Size>1</Size></Contents>"
             )
         });
         let body = format!(
@@ -461,7 +353,7 @@ mod tests {
             (
                 Some(
                     "HTTP/1.1 200 OK\r\nETag: \"a\"\r\nLast-Modified: Sun, 22 Nov 2026 00:00:00 GMT\r\n\
-                      Content-Length: 9\r\n\r\nval"
+                  Content-Length: 9\r\n\r\nval"
                         .into(),
                 ),
                 "Err(Unanswered(",
@@ -490,7 +382,7 @@ mod tests {
         let not_found = || answer(404, "", "<Error><Code>NoSuchKey</Code></Error>");
         let server = server(not_found()).await;
         let address = Address::parse("s3://bucket/prefix?endpoint=http://127.0.0.1:1").unwrap();
-        let requests = client::connect_with(&address, |name| {
+        let requests = connection::connect_with(&address, |name| {
             (name == "AWS_CONTAINER_CREDENTIALS_FULL_URI")
                 .then(|| server.endpoint.clone())
                 .or_else(|| (name == "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE").then(|| "/dev/null".into()))
@@ -506,7 +398,7 @@ mod tests {
     fn loopback_is_reached_without_a_proxy() {
         let cases =
             ["missing_credentials_are_no_missing_object", "write_is_sent_once_and_mapped_by_its_answer"];
-        crate::drivers::address::behind_a_closed_proxy("drivers::objects::requests::tests", &cases);
+        crate::drivers::config::behind_a_closed_proxy("drivers::objects::requests::tests", &cases);
     }
 
     mod timed {

@@ -2,9 +2,9 @@
 //! requests use as well. No task waits for them: while no request uses the connection, the calls that wait for a hint
 //! drive it.
 
-use super::{address::Postgres, session::Session, statement::Statement};
+use super::{config::Postgres, connection::Session, statements::Statement};
 use crate::drivers::sql::{
-    answer::StatementResults, connections::ConnectionPool, errors::DriverError, history::Lineage,
+    connection::ConnectionPool, errors::DriverError, history::Lineage, rows::StatementResults,
 };
 use std::{
     future::{pending, poll_fn},

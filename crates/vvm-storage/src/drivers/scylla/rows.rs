@@ -1,13 +1,11 @@
-//! The rows of slots, settings and documents, the statement of each step, and their answers.
+//! The rows of slots, settings and documents, and the columns of an answer.
 //!
-//! `incarnation` is null before the first leadership, and empty after a release. The conditions are those of
-//! [`decide`](crate::decide): a transaction compares all of them with one state of the partition, and writes all or
-//! nothing.
+//! `incarnation` is null before the first leadership, and empty after a release.
 //!
 //! The first batch creates an empty first row, which is never deleted: to check static columns, the server reads up to
 //! the first live row, and would otherwise read thousands of tombstones.
 
-use super::errors::{DecodeError, DriverError};
+use super::{DecodeError, DriverError};
 use crate::step::{self, RecordColumns};
 use ::scylla::{
     response::query_result::QueryResult,
@@ -33,40 +31,6 @@ pub(super) const COLUMNS: [(&str, &str, &str); 11] = [
     ("last_batch_id", "blob", "static"),
     ("version", "bigint", "regular"),
 ];
-
-/// The values of claims and renewals are those of the new record, the partition, and those of the old one.
-pub(super) fn renewal(keyspace: &str) -> String {
-    format!(
-        "UPDATE \"{keyspace}\".{TABLE} SET epoch = ?, incarnation = ?, write = ?, ttl_nanos = ?, holder = ? \
-         WHERE pk = ? IF epoch = ? AND incarnation = ? AND write = ? AND ttl_nanos = ? AND holder = ?"
-    )
-}
-
-/// The third to fifth comparisons are always true. They make a refusal show these columns.
-pub(super) fn release(keyspace: &str) -> String {
-    format!(
-        "UPDATE \"{keyspace}\".{TABLE} SET incarnation = 0x, write = 0, ttl_nanos = 0, holder = '' WHERE pk \
-         = ? IF epoch = ? AND incarnation = ? AND write >= {} AND ttl_nanos >= 0 AND holder >= ''",
-        i64::MIN
-    )
-}
-
-pub(super) fn read(keyspace: &str) -> String {
-    format!(
-        "SELECT epoch, incarnation, write, ttl_nanos, holder, last_batch FROM \"{keyspace}\".{TABLE} \
-         WHERE pk = ? LIMIT 1"
-    )
-}
-
-const SETTING: &str = "0x00";
-
-pub(super) fn settle(keyspace: &str) -> String {
-    format!("INSERT INTO \"{keyspace}\".{TABLE} (pk, cc, value) VALUES (?, {SETTING}, ?) IF NOT EXISTS")
-}
-
-pub(super) fn setting(keyspace: &str) -> String {
-    format!("SELECT value FROM \"{keyspace}\".{TABLE} WHERE pk = ? AND cc = {SETTING}")
-}
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record<'a> {
@@ -190,49 +154,12 @@ fn damaged(what: impl ToString) -> DecodeError {
     DecodeError(what.to_string())
 }
 
-const FIRST: &str = "0x00";
+/// The key of a partition's first row, and of a setting.
+pub(super) const FIRST: &str = "0x00";
 
 const DOCUMENT: u8 = 1;
 
 const END: [u8; 1] = [DOCUMENT + 1];
-
-/// The last comparison is always true. It makes a refusal show the id.
-pub(super) fn fence(keyspace: &str) -> String {
-    format!(
-        "UPDATE \"{keyspace}\".{TABLE} SET last_batch = ?, last_batch_id = ? WHERE pk = ? \
-         IF epoch = ? AND incarnation = ? AND last_batch = ? AND last_batch_id != 0x"
-    )
-}
-
-pub(super) fn opening(keyspace: &str) -> String {
-    format!("INSERT INTO \"{keyspace}\".{TABLE} (pk, cc) VALUES (?, {FIRST})")
-}
-
-pub(super) fn put(keyspace: &str) -> String {
-    format!("UPDATE \"{keyspace}\".{TABLE} SET version = ?, value = ? WHERE pk = ? AND cc = ?")
-}
-
-pub(super) fn put_if(keyspace: &str) -> String {
-    put(keyspace) + " IF version = ?"
-}
-
-pub(super) fn delete(keyspace: &str) -> String {
-    format!("DELETE FROM \"{keyspace}\".{TABLE} WHERE pk = ? AND cc = ?")
-}
-
-pub(super) fn delete_if(keyspace: &str) -> String {
-    delete(keyspace) + " IF version = ?"
-}
-
-pub(super) fn lookup(keyspace: &str) -> String {
-    format!("SELECT cc, version, value FROM \"{keyspace}\".{TABLE} WHERE pk = ? AND cc = ?")
-}
-
-pub(super) fn scan(keyspace: &str) -> String {
-    format!(
-        "SELECT cc, version, value FROM \"{keyspace}\".{TABLE} WHERE pk = ? AND cc >= ? AND cc < ? LIMIT ?"
-    )
-}
 
 pub(super) fn place(id: &[u8]) -> Vec<u8> {
     let mut place = Vec::with_capacity(1 + id.len());

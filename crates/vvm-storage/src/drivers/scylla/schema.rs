@@ -3,8 +3,8 @@
 //! off.
 
 use super::{
-    address::Address,
-    errors::of_opening,
+    config::Address,
+    of_opening,
     rows::{COLUMNS, TABLE},
     statements::Levels,
 };
@@ -148,7 +148,7 @@ pub(super) async fn table_comment(session: &Session, address: &Address) -> Resul
     Ok(comments.first().map(|row| texts(row).concat()))
 }
 
-async fn rows(
+pub(super) async fn rows(
     session: &Session,
     query: &str,
     values: impl ::scylla::serialize::row::SerializeRow,
@@ -383,8 +383,7 @@ fn judge(
 
 #[cfg(test)]
 mod tests {
-    use super::identity;
-    use super::*;
+    use super::{identity, *};
 
     #[test]
     fn keyspaces_have_different_identities() {

@@ -1,6 +1,11 @@
+//! The statement of each step, prepared once.
+//!
+//! The conditions are those of [`decide`](crate::decide): a transaction compares all of them with one state of the partition,
+//! and writes all or nothing.
+
 use super::{
-    errors::DriverError,
-    rows::{self, Columns, Record},
+    DriverError,
+    rows::{self, Columns, FIRST, Record, TABLE},
 };
 use crate::step::Step;
 use ::scylla::{
@@ -60,7 +65,7 @@ impl fmt::Display for Levels {
 
 pub(super) struct Statements {
     pub(super) session: Arc<Session>,
-    swap: PreparedStatement,
+    renew: PreparedStatement,
     release: PreparedStatement,
     read: PreparedStatement,
     peek: PreparedStatement,
@@ -84,29 +89,54 @@ impl Statements {
         levels: &Levels,
         profile: &ExecutionProfileHandle,
     ) -> Result<Self, PrepareError> {
-        let prepare = |text, consistency| prepare(&session, text, consistency, profile);
+        let prepare = |text: String, consistency| prepare(&session, text, consistency, profile);
         let (commit, read) = (levels.commit(), levels.read());
-        let mut scan = prepare(rows::scan(keyspace), read).await?;
+        let table = format!("\"{keyspace}\".{TABLE}");
+        let record = format!(
+            "SELECT epoch, incarnation, write, ttl_nanos, holder, last_batch FROM {table} WHERE pk = ? LIMIT 1"
+        );
+        let put = format!("UPDATE {table} SET version = ?, value = ? WHERE pk = ? AND cc = ?");
+        let delete = format!("DELETE FROM {table} WHERE pk = ? AND cc = ?");
+        let documents = format!("SELECT cc, version, value FROM {table} WHERE pk = ?");
+        let mut scan = prepare(format!("{documents} AND cc >= ? AND cc < ? LIMIT ?"), read).await?;
         scan.set_page_size(MAX_PAGE.into());
         // A batch in one partition needs no batch log.
         let mut batch = Batch::new(BatchType::Unlogged);
         batch.set_consistency(commit);
         batch.set_execution_profile_handle(Some(profile.clone()));
+        // The values of claims and renewals are those of the new record, the partition, and those of the old one.
+        let renew = format!(
+            "UPDATE {table} SET epoch = ?, incarnation = ?, write = ?, ttl_nanos = ?, holder = ? \
+             WHERE pk = ? IF epoch = ? AND incarnation = ? AND write = ? AND ttl_nanos = ? AND holder = ?"
+        );
+        // The third to fifth comparisons are always true. They make a refusal show these columns.
+        let release = format!(
+            "UPDATE {table} SET incarnation = 0x, write = 0, ttl_nanos = 0, holder = '' WHERE pk \
+             = ? IF epoch = ? AND incarnation = ? AND write >= {} AND ttl_nanos >= 0 AND holder >= ''",
+            i64::MIN
+        );
+        // The last comparison is always true. It makes a refusal show the id.
+        let fence = format!(
+            "UPDATE {table} SET last_batch = ?, last_batch_id = ? WHERE pk = ? \
+             IF epoch = ? AND incarnation = ? AND last_batch = ? AND last_batch_id != 0x"
+        );
+        let settle = format!("INSERT INTO {table} (pk, cc, value) VALUES (?, {FIRST}, ?) IF NOT EXISTS");
+        let setting = format!("SELECT value FROM {table} WHERE pk = ? AND cc = {FIRST}");
         Ok(Self {
-            swap: prepare(rows::renewal(keyspace), commit).await?,
-            release: prepare(rows::release(keyspace), commit).await?,
-            read: prepare(rows::read(keyspace), read).await?,
+            renew: prepare(renew, commit).await?,
+            release: prepare(release, commit).await?,
+            read: prepare(record.clone(), read).await?,
             // One replica: cheap, and stale until it receives a write.
-            peek: prepare(rows::read(keyspace), Consistency::LocalOne).await?,
-            settle: prepare(rows::settle(keyspace), commit).await?,
-            setting: prepare(rows::setting(keyspace), read).await?,
-            fence: prepare(rows::fence(keyspace), commit).await?,
-            opening: prepare(rows::opening(keyspace), commit).await?,
-            put: prepare(rows::put(keyspace), commit).await?,
-            put_if: prepare(rows::put_if(keyspace), commit).await?,
-            delete: prepare(rows::delete(keyspace), commit).await?,
-            delete_if: prepare(rows::delete_if(keyspace), commit).await?,
-            lookup: prepare(rows::lookup(keyspace), read).await?,
+            peek: prepare(record, Consistency::LocalOne).await?,
+            settle: prepare(settle, commit).await?,
+            setting: prepare(setting, read).await?,
+            fence: prepare(fence, commit).await?,
+            opening: prepare(format!("INSERT INTO {table} (pk, cc) VALUES (?, {FIRST})"), commit).await?,
+            put_if: prepare(format!("{put} IF version = ?"), commit).await?,
+            put: prepare(put, commit).await?,
+            delete_if: prepare(format!("{delete} IF version = ?"), commit).await?,
+            delete: prepare(delete, commit).await?,
+            lookup: prepare(format!("{documents} AND cc = ?"), read).await?,
             scan,
             batch,
             session,
@@ -139,7 +169,7 @@ impl Statements {
         let new = (new.epoch, new.incarnation, new.write, new.ttl_nanos, new.holder);
         let old = (old.epoch, old.incarnation, old.write, old.ttl_nanos, old.holder);
         let values = (new.0, new.1, new.2, new.3, new.4, at, old.0, old.1, old.2, old.3, old.4);
-        self.execute(&self.swap, values).await
+        self.execute(&self.renew, values).await
     }
 
     pub(super) async fn read(&self, at: &[u8]) -> Result<Columns, DriverError> {

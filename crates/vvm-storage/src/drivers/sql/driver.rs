@@ -1,12 +1,12 @@
 //! The verbs: each one message, sent once. A refusal, and the first message after a fail-over, is followed by another.
 
 use super::{
-    answer::{Row, StatementResults},
-    connections::ConnectionPool,
+    config::{self, Opening},
+    connection::ConnectionPool,
     errors::{DecodeError, DriverError},
     history::{Clocks, ComparedHistory, Lineage},
-    open::{self, Opening},
-    rows,
+    rows::{self, Row, StatementResults},
+    statements,
 };
 use crate::{
     drivers::fail_over::{RefusalCause, claim_after_adoption, is_insertion, unwritten},
@@ -58,7 +58,7 @@ impl<S: Driver> SqlStorage<S, S::Session> {
     }
 
     pub(in crate::drivers) async fn opened_on(server: S) -> Result<Self, OpenError> {
-        let (connections, shown) = open::open(server).await?;
+        let (connections, shown) = config::open(server).await?;
         let clocks = Clocks::default();
         clocks.seen(connections.clock(), shown.server_time);
         Ok(Self { connections, history: Mutex::new(shown.adopted), clocks })
@@ -67,7 +67,7 @@ impl<S: Driver> SqlStorage<S, S::Session> {
     /// Creates what is missing, and raises the bound of TTLs if the URL has a larger one. Many may do so at once.
     pub(crate) async fn init(url: &str) -> Result<(), OpenError> {
         let connections = ConnectionPool::new(S::at(url)?)?;
-        let created = open::create(&connections).await;
+        let created = config::create(&connections).await;
         connections.close().await;
         created
     }
@@ -139,7 +139,7 @@ impl<S: Driver> SqlStorage<S, S::Session> {
     }
 
     /// Takes over the history that the server has, and adopts it if no candidate has: see
-    /// [`Statements::adoption`](rows::Statements::adoption). Returns the slot of `at`.
+    /// [`Statements::adoption`](statements::Statements::adoption). Returns the slot of `at`.
     async fn adopt(&self, at: Option<&Partition>) -> Result<Slot, DriverError> {
         let (ours, of_url) = (self.history(), self.connections.address().max_ttl);
         let known = ours.as_ref().map(|ours| ours.max_ttl).max(of_url);
@@ -204,7 +204,7 @@ impl<S: Driver> SqlStorage<S, S::Session> {
     ) -> Result<Option<StepOutcome>, DriverError> {
         let mut lock_timeout = self.lock_timeout();
         if let Step::Claim { to, .. } | Step::Renew { to, .. } = step {
-            if to.ttl > history.max_ttl && rows::is_led(at) {
+            if to.ttl > history.max_ttl && statements::is_led(at) {
                 return Err(DriverError::TtlTooLong { ttl: to.ttl, most: history.max_ttl });
             }
             lock_timeout = to.ttl.get() / 10;
@@ -240,7 +240,7 @@ impl<S: Driver> SqlStorage<S, S::Session> {
 
     fn applied(&self, at: &Partition, step: &Step) -> StepOutcome {
         if let Step::Claim { to, .. } | Step::Renew { to, .. } = step
-            && rows::is_led(at)
+            && statements::is_led(at)
         {
             self.connections.leads_for(to.ttl);
         }
@@ -318,7 +318,7 @@ impl<S: Driver> SysVvmStorage for SqlStorage<S, S::Session> {
     }
 
     async fn commit(&self, at: Partition, step: Step) -> Result<StepOutcome, WriteError> {
-        if matches!(step, Step::Claim { .. }) && rows::is_led(&at) {
+        if matches!(step, Step::Claim { .. }) && statements::is_led(&at) {
             self.check_clocks().await.map_err(DriverError::of_unsent)?;
         }
         match self.carry_out(&at, &step).await.map_err(DriverError::of_write)? {
@@ -351,7 +351,7 @@ impl<S: Driver> SysVvmStorage for SqlStorage<S, S::Session> {
 
     async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
         let value = |answer: &StatementResults| answer.row(0).map(|row| row.bytes(0)).transpose();
-        self.asked(&rows::setting::<S>(&at), value).await
+        self.asked(&statements::setting::<S>(&at), value).await
     }
 
     async fn settings(&self) -> Result<Option<Vec<ListedSetting>>, ReadError> {
@@ -359,7 +359,7 @@ impl<S: Driver> SysVvmStorage for SqlStorage<S, S::Session> {
             let rows = answer.rows(0).iter();
             rows.map(|row| Ok((Partition::from_bytes(row.bytes(0)?), Some(row.bytes(1)?)))).collect()
         };
-        self.asked(&rows::settings::<S>(), listed).await.map(Some)
+        self.asked(&statements::settings::<S>(), listed).await.map(Some)
     }
 
     fn document_limits(&self) -> Option<DocumentLimits> {
@@ -379,11 +379,12 @@ impl<S: Driver> SysVvmStorage for SqlStorage<S, S::Session> {
     }
 
     async fn document(&self, at: &Partition, id: &DocumentId) -> Result<Option<Document>, ReadError> {
-        self.asked(&rows::document::<S>(at, id), |answer| answer.row(0).map(rows::shown).transpose()).await
+        self.asked(&statements::document::<S>(at, id), |answer| answer.row(0).map(rows::shown).transpose())
+            .await
     }
 
     async fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, ReadError> {
-        self.asked(&rows::page::<S>(at, scan), |answer| rows::shown_page(answer.rows(0))).await
+        self.asked(&statements::page::<S>(at, scan), |answer| rows::shown_page(answer.rows(0))).await
     }
 
     fn hints(&self) -> Option<&dyn SysVvmHints> {
@@ -391,7 +392,7 @@ impl<S: Driver> SysVvmStorage for SqlStorage<S, S::Session> {
     }
 
     async fn describe(&self) -> Result<Description, ReadError> {
-        open::describe(&self.connections).await.map_err(DriverError::of_read)
+        config::describe(&self.connections).await.map_err(DriverError::of_read)
     }
 
     async fn shown_ages(&self, at: &[Partition]) -> Result<Vec<Option<Duration>>, ReadError> {

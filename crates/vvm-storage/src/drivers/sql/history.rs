@@ -1,12 +1,12 @@
 //! The history of the database that a write belongs to: that of one server, from one fail-over to the next.
 //!
 //! The row of table `history` names a server, and has a random *witness*. If the server differs, it was promoted or
-//! restored, and the first candidate *adopts* it ([`adoption`](super::rows::Statements::adoption)). Two that are
+//! restored, and the first candidate *adopts* it ([`adoption`](super::statements::Statements::adoption)). Two that are
 //! promoted independently differ by their witnesses.
 
 use super::{
-    answer::Row,
     errors::{ClockIsFar, DecodeError},
+    rows::Row,
 };
 use ielections::Ttl;
 use std::{
@@ -35,7 +35,7 @@ pub(crate) struct ComparedHistory<'a> {
     pub(crate) alone: bool,
 }
 
-/// What [`Statements::history`](super::rows::Statements::history) shows.
+/// What [`Statements::history`](super::statements::Statements::history) shows.
 #[derive(Debug)]
 pub(crate) struct ServerHistory {
     /// `None` if the server that answers is another one than the history names.

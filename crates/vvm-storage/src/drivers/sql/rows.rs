@@ -1,182 +1,132 @@
-use super::{
-    answer::Row,
-    errors::{DecodeError, DriverError},
-    history::{ComparedHistory, Lineage, nanos},
-};
-use crate::{
-    key::{KEY_PREFIX_VVM_LEADER, Partition},
-    step::{Columns, RecordColumns},
-    sysvvm::MOST_LISTED,
-};
-use ielections::{
-    Document, DocumentId, DocumentVersion, DocumentWrite, Entry, Epoch, Fence, FenceState, Incarnation,
-    OnlyIf, Page, Scan, Slot, Ttl, Vacant,
-};
-use std::{fmt::Display, ops::Bound, time::Duration};
+//! Answers, and how their rows are decoded.
 
-/// The statements of a kind of server. A text has one or several, with `; ` between them.
-pub(crate) trait Statements: Sized + 'static {
-    type Statement<'a>: Display + Send + Sync;
+use super::errors::{DecodeError, DriverError};
+use crate::step::{Columns, RecordColumns};
+use ielections::{Document, DocumentId, DocumentVersion, FenceState, Page, Slot, Vacant};
+use std::time::Duration;
 
-    const PREFIX: &str;
+/// The longest answer to a message. A page of documents has 2 MiB, and the slots of a name less.
+const LONGEST_ANSWER: usize = 32 << 20;
 
-    /// How many statements [`transaction`](Self::transaction) has before and behind.
-    const FRAME: (usize, usize);
+/// What a packet or a row counts at least: a server could fill the memory with empty ones.
+const LEAST: usize = 64;
 
-    /// The number of the statement in [`locked`](Self::locked) that shows the slot.
-    const LOCKED_SLOT_STATEMENT: usize;
+#[derive(Debug)]
+pub(crate) struct AnswerLimit(usize);
 
-    /// The number of the statement in [`write`](Self::write), counted from the first in [`locked`](Self::locked)
-    /// before it, whose rows tell whether the batch was written.
-    const BATCH_STATEMENT: usize;
+impl AnswerLimit {
+    pub(crate) fn new() -> Self {
+        Self(LONGEST_ANSWER)
+    }
 
-    const INSERTS_AGAIN: bool;
-
-    /// The message that carries out `statements`, and then [`history`](Self::history), in one transaction. A wait for
-    /// a lock ends after `lock_timeout` or earlier.
-    ///
-    /// The server has all of it before it begins, and so never waits for us in the middle.
-    fn transaction(statements: &str, lock_timeout: Duration) -> String;
-
-    /// Shows the history of the server that answers, as [`Lineage::shown`] decodes it.
-    fn history() -> String;
-
-    fn bytes(bytes: &[u8]) -> String;
-
-    /// A column with bytes, as [`Row::bytes`](Row::bytes) decodes it.
-    fn shown(column: &str) -> String;
-
-    /// Creates what is missing. `max_ttl` is the first bound of all TTLs.
-    fn creation(max_ttl: Ttl) -> Result<String, DriverError>;
-
-    /// Locks a slot and shows it, as [`slot`](slot) decodes it. The end of the transaction waits until what is shown is
-    /// kept.
-    fn locked(at: &Partition) -> Self::Statement<'_>;
-
-    fn peek(at: &[Partition]) -> Self::Statement<'_>;
-
-    /// Shows how many milliseconds ago records were written by the server's clock, with their keys before that.
-    fn ages(at: &[Partition]) -> String;
-
-    /// Replaces exactly the state `from` by `entry`. The number of rows tells whether it did.
-    fn claim<'a>(
-        at: &'a Partition,
-        from: &'a Slot,
-        entry: &'a Entry,
-        compared: ComparedHistory<'a>,
-    ) -> Self::Statement<'a>;
-
-    /// Replaces exactly this record by `entry`.
-    fn renew<'a>(
-        at: &'a Partition,
-        held: &'a Entry,
-        entry: &'a Entry,
-        compared: ComparedHistory<'a>,
-    ) -> Self::Statement<'a>;
-
-    /// Makes the slot vacant if this leadership holds it. The epoch stays.
-    fn release<'a>(
-        at: &'a Partition,
-        incarnation: &'a Incarnation,
-        epoch: Epoch,
-        compared: ComparedHistory<'a>,
-    ) -> Self::Statement<'a>;
-
-    /// Stores a setting unless there is one, and shows the one that stands.
-    fn settle(at: &Partition, value: &[u8]) -> String;
-
-    /// Writes a batch behind [`locked`](Self::locked), so that it sees all batches before it. The number of rows of
-    /// the statement [`BATCH_STATEMENT`](Self::BATCH_STATEMENT) tells whether it did.
-    fn batch(at: &Partition, fence: &Fence, batch: &[DocumentWrite], history: &Lineage) -> String;
-
-    /// Makes the history of the server ours, if no candidate has done so, and shows the slot of `at` at its end.
-    ///
-    /// Each slot becomes one that is held: a leader whose claim was forgotten may be at work in any of them, held or
-    /// vacant. Standbys observe that record for the largest TTL that a claim may have (I1), and its version is new to
-    /// all of them, so that no observation goes on across the change. Its epoch is larger than each that was given out
-    /// and forgotten (I2). `at` gets such a record if it has no row.
-    ///
-    /// A server may have forgotten that the largest TTL was raised. The larger of its own and `known` counts. If it
-    /// was adopted without this knowledge, it is adopted once more by a handle whose history, `ours`, is another one.
-    fn adoption(
-        at: Option<&Partition>,
-        ours: Option<&Lineage>,
-        known: Option<Ttl>,
-    ) -> Result<String, DriverError>;
-}
-
-/// Whether a forgotten leader may be at work in this slot after a fail-over. Requests and pauses are records as well, but no
-/// work depends on their TTL.
-pub(crate) fn is_led(at: &Partition) -> bool {
-    at.as_bytes().first() == Some(&KEY_PREFIX_VVM_LEADER)
-}
-
-pub(crate) fn raise_max_ttl<S: Statements>(max_ttl: Ttl) -> String {
-    let (prefix, nanos) = (S::PREFIX, nanos(max_ttl));
-    format!("UPDATE {prefix}history SET max_ttl_nanos = {nanos} WHERE max_ttl_nanos < {nanos}")
-}
-
-/// A setting that is not on disk yet may be shown. A claim that relies on it is on disk after it.
-pub(crate) fn setting<S: Statements>(at: &Partition) -> String {
-    let (value, pk) = (S::shown("value"), S::bytes(at.as_bytes()));
-    format!("SELECT {value} FROM {}setting WHERE pk = {pk}", S::PREFIX)
-}
-
-pub(crate) fn settings<S: Statements>() -> String {
-    let (pk, value, prefix) = (S::shown("pk"), S::shown("value"), S::PREFIX);
-    format!("SELECT {pk}, {value} FROM {prefix}setting ORDER BY pk LIMIT {MOST_LISTED}")
-}
-
-/// That the condition of a write holds, to be appended to others. `pk`: the partition, as it stands in statements.
-pub(crate) fn condition<S: Statements>(pk: &str, write: &DocumentWrite) -> Option<String> {
-    let (prefix, id) = (S::PREFIX, S::bytes(write.id().as_bytes()));
-    let stands = format!("EXISTS (SELECT 1 FROM {prefix}document d WHERE d.pk = {pk} AND d.id = {id}");
-    match write.only_if() {
-        OnlyIf::Always => None,
-        OnlyIf::Absent => Some(format!(" AND NOT {stands})")),
-        // Versions count from 1, far within 63 bits.
-        OnlyIf::Version(expected) => Some(format!(" AND {stands} AND d.version = {})", expected.get())),
+    pub(crate) fn count(&mut self, bytes: usize) -> Result<(), DriverError> {
+        let left = self.0.checked_sub(bytes.max(LEAST));
+        self.0 = left.ok_or_else(|| {
+            DriverError::Unanswered(format!("the answer has more than {LONGEST_ANSWER} bytes"))
+        })?;
+        Ok(())
     }
 }
 
-pub(crate) fn document<S: Statements>(at: &Partition, id: &DocumentId) -> String {
-    format!(
-        "SELECT {}, version, {} FROM {}document WHERE pk = {} AND id = {}",
-        S::shown("id"),
-        S::shown("body"),
-        S::PREFIX,
-        S::bytes(at.as_bytes()),
-        S::bytes(id.as_bytes())
-    )
+/// For each statement of a message rows, and how many rows it showed or changed, or how many met its condition.
+#[derive(Default, Debug)]
+pub(crate) struct StatementResults(pub(crate) Vec<StatementResult>);
+
+#[derive(Default, Debug)]
+pub(crate) struct StatementResult {
+    pub(crate) rows: Vec<Row>,
+    pub(crate) affected: u64,
 }
 
-/// A page ends behind the document with which it has so many bytes.
-const PAGE_BYTES: usize = 1 << 20;
+impl StatementResults {
+    pub(crate) fn row(&self, statement: usize) -> Option<&Row> {
+        self.rows(statement).first()
+    }
 
-/// Shows one page. Lengths are known without reading the bodies.
-pub(crate) fn page<S: Statements>(at: &Partition, scan: &Scan) -> String {
-    let start = match scan.start() {
-        Bound::Excluded(after) => format!(" AND id > {}", S::bytes(after)),
-        Bound::Included(start) => format!(" AND id >= {}", S::bytes(start)),
-        Bound::Unbounded => String::new(),
+    pub(crate) fn rows(&self, statement: usize) -> &[Row] {
+        self.0.get(statement).map_or(&[], |statement| &statement.rows)
+    }
+
+    pub(crate) fn row_from_end(&self, statement: usize) -> Option<&Row> {
+        self.row(self.0.len().checked_sub(statement + 1)?)
+    }
+
+    pub(crate) fn into_rows(mut self, statement: usize) -> Vec<Row> {
+        self.0.get_mut(statement).map(|statement| std::mem::take(&mut statement.rows)).unwrap_or_default()
+    }
+
+    pub(crate) fn affected(&self, statement: usize) -> u64 {
+        self.0.get(statement).map_or(0, |statement| statement.affected)
+    }
+
+    /// Without the statements of a frame around the others.
+    pub(crate) fn within(mut self, (before, behind): (usize, usize)) -> Self {
+        self.0.truncate(self.0.len().saturating_sub(behind));
+        self.0.drain(..before.min(self.0.len()));
+        self
+    }
+}
+
+/// The columns of a row: numbers as digits, bytes as they are or in hexadecimal digits.
+#[derive(Debug)]
+pub(crate) struct Row {
+    columns: Vec<Option<Vec<u8>>>,
+    is_hex: bool,
+}
+
+impl Row {
+    pub(crate) fn plain(columns: impl IntoIterator<Item = Option<Vec<u8>>>) -> Self {
+        Self { columns: columns.into_iter().collect(), is_hex: false }
+    }
+
+    pub(crate) fn hex(columns: impl IntoIterator<Item = Option<String>>) -> Self {
+        let columns = columns.into_iter().map(|column| column.map(String::into_bytes));
+        Self { columns: columns.collect(), is_hex: true }
+    }
+
+    fn stored(&self, column: usize) -> Result<&[u8], DecodeError> {
+        let missing = || DecodeError::of(format!("column {} is null where others are not", column + 1));
+        self.columns.get(column).and_then(Option::as_deref).ok_or_else(missing)
+    }
+
+    pub(crate) fn bytes(&self, column: usize) -> Result<Vec<u8>, DecodeError> {
+        let stored = self.stored(column)?;
+        if self.is_hex { from_hex(stored) } else { Ok(stored.to_vec()) }
+    }
+
+    pub(crate) fn text(&self, column: usize) -> Result<&str, DecodeError> {
+        str::from_utf8(self.stored(column)?).map_err(DecodeError::of)
+    }
+
+    pub(crate) fn is_null(&self, column: usize) -> bool {
+        self.columns.get(column).is_none_or(Option::is_none)
+    }
+
+    /// A number without a sign, or the same 64 bits of one with a sign.
+    pub(crate) fn number(&self, column: usize) -> Result<u64, DecodeError> {
+        let text = self.text(column)?;
+        text.parse().or_else(|_| text.parse().map(i64::cast_unsigned)).map_err(DecodeError::of)
+    }
+
+    pub(crate) fn is_true(&self, column: usize) -> Result<bool, DecodeError> {
+        Ok(matches!(self.text(column)?, "t" | "1"))
+    }
+}
+
+pub(crate) fn to_hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |digit: u8| char::from(DIGITS[usize::from(digit)]);
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]).collect()
+}
+
+fn from_hex(text: &[u8]) -> Result<Vec<u8>, DecodeError> {
+    let digit = |digit: u8| char::from(digit).to_digit(16).map(|digit| digit as u8);
+    let pair = |pair: &[u8]| match pair {
+        [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
+        _ => None,
     };
-    let end = scan.end().map_or(String::new(), |end| format!(" AND id < {}", S::bytes(&end)));
-    // Bodies are joined to the ids of the page, and never sorted.
-    format!(
-        "SELECT {id}, d.version, {body}, page.found FROM (\
-            SELECT id, COUNT(*) OVER () AS found, ROW_NUMBER() OVER (ORDER BY id) AS place, \
-                SUM(bytes) OVER (ORDER BY id) - bytes AS preceding FROM (\
-                    SELECT id, LENGTH(body) AS bytes FROM {prefix}document WHERE pk = {pk}{start}{end} \
-                    ORDER BY id LIMIT {}) each_one) page \
-         JOIN {prefix}document d ON d.pk = {pk} AND d.id = page.id \
-         WHERE page.preceding < {PAGE_BYTES} AND page.place <= {} ORDER BY d.id",
-        scan.limit + 1,
-        scan.limit,
-        id = S::shown("d.id"),
-        body = S::shown("d.body"),
-        prefix = S::PREFIX,
-        pk = S::bytes(at.as_bytes()),
-    )
+    let bytes: Option<Vec<u8>> = text.chunks(2).map(pair).collect();
+    bytes.ok_or_else(|| DecodeError::of("bytes that are no hexadecimal digits"))
 }
 
 /// Columns: epoch, incarnation, number of the write, TTL, holder, count of batches.
@@ -225,6 +175,33 @@ pub(crate) fn shown_page(rows: &[Row]) -> Result<Page, DecodeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn bytes_survive_their_hexadecimal_form(bytes: Vec<u8>) {
+            prop_assert_eq!(from_hex(to_hex(&bytes).as_bytes()).unwrap(), bytes);
+        }
+    }
+
+    #[test]
+    fn damaged_digits_are_refused() {
+        for text in ["0", "0g", "+1", "é"] {
+            assert!(from_hex(text.as_bytes()).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn frame_is_left_out_and_statements_are_counted_from_both_ends() {
+        let answer = || {
+            let answered = |affected| StatementResult { rows: Vec::new(), affected };
+            StatementResults([1, 2, 3, 4].map(answered).into())
+        };
+        let within = answer().within((1, 1));
+        assert_eq!((within.affected(0), within.affected(1), within.affected(2)), (2, 3, 0));
+        assert!(answer().within((3, 3)).0.is_empty());
+        assert!(answer().row_from_end(4).is_none());
+    }
 
     #[test]
     fn damaged_slot_is_not_a_vacancy() {

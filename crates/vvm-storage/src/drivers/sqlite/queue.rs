@@ -2,8 +2,10 @@
 //! as one transaction. Answering a job consumes it, so that every job is answered once.
 
 use super::{
-    errors::DriverError,
-    open::{Database, Location, Obstacle, wait_for_lock},
+    DriverError,
+    config::Location,
+    connection::{Database, wait_for_lock},
+    obstacle::Obstacle,
     rows::Rows,
 };
 use crate::{

@@ -1,11 +1,16 @@
 //! The rows of slots, settings and documents, and the steps on them. A slot's row stays after a release, so that the
 //! epoch survives (I2). A savepoint undoes a batch that fails half-way (a full disk) and leaves the other writes.
+//!
+//! Slots that are neighbours in the index are read with one statement: those of a cluster are, and every candidate reads
+//! all of them. For a thousand candidates and a thousand slots, a million searches took a minute.
 
-#[cfg(test)]
-mod full_disk;
-mod neighbours;
-
-use super::errors::DriverError;
+use super::{
+    DriverError,
+    statements::{
+        COUNT_BATCH, DELETE_DOCUMENT, FENCE, PUT, PUT_DOCUMENT, READ, READ_BETWEEN, READ_DOCUMENT, READ_FEW,
+        SCAN_DOCUMENTS, SETTING, SETTINGS, SETTLE, VACATE, VERSION_OF_DOCUMENT,
+    },
+};
 use crate::{
     key::Partition,
     step::{Columns, Decision, PartitionState, RecordColumns, Step, StepOutcome, decide},
@@ -22,78 +27,12 @@ use vvm_clock::{Instant, SystemClock};
 /// How many bytes the keys of a listing have together: a key may have more than a name as a rule has.
 const MOST_LISTED_BYTES: usize = 4 << 20;
 
-/// The number of the last batch is no column of `leader`: most slots have no documents, and a leader row is
-/// replaced as a whole.
-pub(super) const SCHEMA: &str = "
-    CREATE TABLE leader (
-        pk BLOB PRIMARY KEY NOT NULL,
-        epoch INTEGER NOT NULL,
-        incarnation BLOB,
-        write INTEGER,
-        ttl_nanos INTEGER,
-        holder TEXT,
-        issued_at_nanos INTEGER,
-        boot_id TEXT,
-        time_namespace INTEGER
-    ) STRICT, WITHOUT ROWID;
-    CREATE TABLE setting (
-        pk BLOB PRIMARY KEY NOT NULL,
-        value BLOB NOT NULL
-    ) STRICT, WITHOUT ROWID;
-    CREATE TABLE batch (
-        pk BLOB PRIMARY KEY NOT NULL,
-        last INTEGER NOT NULL
-    ) STRICT, WITHOUT ROWID;
-    CREATE TABLE document (
-        pk BLOB NOT NULL,
-        id BLOB NOT NULL,
-        version INTEGER NOT NULL,
-        body BLOB NOT NULL,
-        PRIMARY KEY (pk, id)
-    ) STRICT, WITHOUT ROWID;
-";
-
-const READ: &str = "
-    SELECT epoch, incarnation, write, ttl_nanos, holder, issued_at_nanos, boot_id, time_namespace
-    FROM leader WHERE pk = ?1";
-
-const PUT: &str = "
-    INSERT OR REPLACE INTO leader
-        (pk, epoch, incarnation, write, ttl_nanos, holder, issued_at_nanos, boot_id, time_namespace)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
-
-const VACATE: &str = "INSERT OR REPLACE INTO leader (pk, epoch) VALUES (?1, ?2)";
-
-const SETTLE: &str = "INSERT INTO setting (pk, value) VALUES (?1, ?2)";
-
-const SETTING: &str = "SELECT value FROM setting WHERE pk = ?1";
-
-const SETTINGS: &str = "SELECT pk, value FROM setting ORDER BY pk LIMIT ?1";
-
-/// Reads record and batch number in one statement, at one moment. Only a leader writes a batch, so there is a
-/// row in `leader` wherever there is one in `batch`.
-const FENCE: &str = "
-    SELECT epoch, incarnation, write, ttl_nanos, holder, issued_at_nanos, boot_id, time_namespace, last
-    FROM leader LEFT JOIN batch USING (pk) WHERE pk = ?1";
-
-const COUNT_BATCH: &str = "INSERT OR REPLACE INTO batch (pk, last) VALUES (?1, ?2)";
-
-const VERSION_OF_DOCUMENT: &str = "SELECT version FROM document WHERE pk = ?1 AND id = ?2";
-
-const PUT_DOCUMENT: &str = "INSERT OR REPLACE INTO document (pk, id, version, body) VALUES (?1, ?2, ?3, ?4)";
-
-const DELETE_DOCUMENT: &str = "DELETE FROM document WHERE pk = ?1 AND id = ?2";
-
-const READ_DOCUMENT: &str = "SELECT version, body FROM document WHERE pk = ?1 AND id = ?2";
-
-const SCAN_DOCUMENTS: &str = "SELECT id, version, body FROM document WHERE pk = ?1 AND id >= ?2 ORDER BY id";
-
 /// A page ends with the document that reaches this size: reading it keeps the thread.
 const PAGE_BYTES: usize = 1 << 20;
 
 #[derive(Debug)]
 pub(super) struct Rows<'database> {
-    connection: &'database Connection,
+    pub(super) connection: &'database Connection,
     origin: Option<&'database Origin>,
     /// Read before the rows are: an age counted to it is never too large (I5).
     now: Instant,
@@ -340,7 +279,7 @@ impl PartitionState for RowState<'_> {
     }
 }
 
-fn version(stored: i64) -> DocumentVersion {
+pub(super) fn version(stored: i64) -> DocumentVersion {
     DocumentVersion::from_stored(stored.cast_unsigned())
 }
 
@@ -390,9 +329,77 @@ impl Origin {
     }
 }
 
+const FEW: usize = 3;
+
+impl Rows<'_> {
+    pub(in super::super) fn slots(&self, at: &[Partition]) -> Result<Vec<Slot>, DriverError> {
+        let mut slots = vec![Slot::Vacant(Vacant { last_epoch: None }); at.len()];
+        if at.len() <= FEW {
+            self.read_few(at, &mut slots)?;
+            return Ok(slots);
+        }
+        let mut asked: Vec<usize> = (0..at.len()).collect();
+        asked.sort_unstable_by_key(|&index| &at[index]);
+        // Partitions of another kind have another first byte, and all other clusters lie in between. That of
+        // a slot is the smallest: requests are read after slots.
+        for asked in asked.chunk_by(|&one, &next| at[one].as_bytes().first() == at[next].as_bytes().first()) {
+            self.read_neighbours(at, asked, &mut slots)?;
+        }
+        Ok(slots)
+    }
+
+    fn read_few(&self, at: &[Partition], slots: &mut [Slot]) -> Result<(), DriverError> {
+        let mut statement = self.connection.prepare_cached(READ_FEW)?;
+        // NULL equals no key.
+        let key = |place: usize| at.get(place).map(Partition::as_bytes);
+        let mut rows = statement.query(params![key(0), key(1), key(2)])?;
+        while let Some(row) = rows.next()? {
+            slots[usize::from(row.get::<_, u16>(8)?)] = self.decode(row)?;
+        }
+        Ok(())
+    }
+
+    /// Reads those of `at` that are `asked` for, in the order of their keys.
+    fn read_neighbours(
+        &self,
+        at: &[Partition],
+        asked: &[usize],
+        slots: &mut [Slot],
+    ) -> Result<(), DriverError> {
+        let (Some(&first), Some(&last)) = (asked.first(), asked.last()) else { return Ok(()) };
+        let mut left = asked.iter().copied().peekable();
+        let mut statement = self.connection.prepare_cached(READ_BETWEEN)?;
+        let mut rows = statement.query(params![at[first].as_bytes(), at[last].as_bytes()])?;
+        let mut others = 0;
+        while let Some(row) = rows.next()? {
+            let key = row.get_ref(8)?.as_blob().map_err(damaged)?;
+            while left.next_if(|&index| at[index].as_bytes() < key).is_some() {}
+            if left.peek().is_none_or(|&index| at[index].as_bytes() != key) {
+                others += 1;
+            }
+            // One slot may occur twice in `at`.
+            while let Some(index) = left.next_if(|&index| at[index].as_bytes() == key) {
+                slots[index] = self.decode(row)?;
+            }
+            if others > asked.len() {
+                // They are not neighbours: the scan could read the whole table.
+                for &index in asked {
+                    slots[index] = self.slot(&at[index])?;
+                }
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{drivers::sqlite::statements::SCHEMA, step::Step};
+    use ielections::Entry;
+    use rusqlite::Connection;
+    use vvm_clock::Instant;
 
     fn origin(boot_id: &str, time_namespace: i64) -> Origin {
         Origin { boot_id: boot_id.into(), time_namespace }
@@ -414,5 +421,45 @@ mod tests {
         let here = Origin::of_this_process().unwrap();
         assert_eq!(here.boot_id.len(), 36, "{here:?}");
         assert_eq!(Origin::of_this_process().unwrap(), here);
+    }
+
+    fn partition(number: u16) -> Partition {
+        Partition::from_bytes(number.to_be_bytes())
+    }
+
+    fn entry(number: u16) -> Entry {
+        ielections::testing::entry(7, number.into(), 1)
+    }
+
+    #[test]
+    fn range_scan_finds_the_same_as_single_searches() {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch(SCHEMA).unwrap();
+        let rows = Rows { connection: &connection, origin: None, now: Instant::ORIGIN };
+        for number in (100..400).step_by(3) {
+            rows.put(&partition(number), &entry(number), Instant::ORIGIN).unwrap();
+        }
+        let released = entry(103);
+        let release = Step::release(released.incarnation(), released.epoch);
+        rows.commit(&partition(103), &release, Instant::ORIGIN).unwrap();
+
+        let lists: [Vec<u16>; 9] = [
+            vec![],
+            vec![100],
+            vec![99, 401],
+            // All, in reverse order; a range with gaps; one slot twice.
+            (0..500).rev().collect(),
+            (200..260).collect(),
+            vec![103, 130, 103, 130, 131],
+            // More other rows in between than slots to read.
+            vec![397, 100, 250],
+            vec![397, 101, 100, 255, 256],
+            vec![256, 103, 256],
+        ];
+        for numbers in lists {
+            let asked: Vec<_> = numbers.into_iter().map(partition).collect();
+            let expected: Vec<_> = asked.iter().map(|at| rows.slot(at).unwrap()).collect();
+            assert_eq!(rows.slots(&asked).unwrap(), expected, "{asked:?}");
+        }
     }
 }

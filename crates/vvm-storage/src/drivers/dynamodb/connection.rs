@@ -1,0 +1,238 @@
+//! The client: its HTTP connections, time limits and credentials. Nothing is sent twice.
+
+use super::{
+    config::{Address, check},
+    requests::Requests,
+};
+use crate::{
+    drivers::{config::is_on_loopback, errors::described},
+    opening::OpenError,
+};
+use aws_config::{BehaviorVersion, Region, SdkConfig};
+use aws_credential_types::{
+    Credentials,
+    provider::{ProvideCredentials, SharedCredentialsProvider, error::CredentialsError, future},
+};
+use aws_sdk_dynamodb::{
+    Client,
+    config::{Builder, StalledStreamProtectionConfig, retry::RetryConfig, timeout::TimeoutConfig},
+};
+use aws_smithy_http_client::{Builder as HttpBuilder, Connector, proxy::ProxyConfig, tls};
+use aws_smithy_runtime_api::client::{
+    http::{
+        HttpClient as _, HttpConnector, HttpConnectorFuture, SharedHttpClient, SharedHttpConnector,
+        http_client_fn,
+    },
+    orchestrator::HttpRequest,
+};
+use futures_util::{
+    FutureExt as _,
+    future::{BoxFuture, Shared, ready},
+};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+/// Connecting, TLS handshake included, may take a request's time limit divided by this number. So a request
+/// fails sooner if the server can't be reached than if it is slow.
+const CONNECT_SHARE: u32 = 2;
+
+pub(super) async fn open(address: &Address) -> Result<Requests, OpenError> {
+    open_with(&configuration(address).await?, address).await
+}
+
+pub(super) async fn open_with(configuration: &SdkConfig, address: &Address) -> Result<Requests, OpenError> {
+    let client = client(configuration, address.request_timeout);
+    check(&client, address).await?;
+    Ok(Requests::new(client, address.table.clone()))
+}
+
+pub(super) async fn open_client(client: &Client, address: &Address) -> Result<Requests, OpenError> {
+    let client = sent_once(client.config().to_builder(), address.request_timeout);
+    check(&client, address).await?;
+    Ok(Requests::new(client, address.table.clone()))
+}
+
+/// The SDK's chain has what the address leaves open: environment, profile, machine.
+pub(super) async fn configuration(address: &Address) -> Result<SdkConfig, OpenError> {
+    let mut loader = aws_config::defaults(BehaviorVersion::v2026_01_12())
+        .region(Region::new(address.region.clone()))
+        .http_client(http_client());
+    if let Some(endpoint) = &address.endpoint {
+        loader = loader.endpoint_url(endpoint);
+    }
+    if let Some(profile) = &address.profile {
+        loader = loader.profile_name(profile);
+    }
+    let configuration = loader.load().await;
+    let Some(provider) = configuration.credentials_provider() else { return Ok(configuration) };
+    // Opening may wait for a slow provider. Within a request, it would look like a slow network.
+    let loaded = provider.provide_credentials().await.map_err(|error| of_credentials(&error))?;
+    let provider = SharedCredentialsProvider::new(LoadedOnce::new(provider, loaded));
+    Ok(configuration.into_builder().credentials_provider(provider).build())
+}
+
+pub(super) fn client(configuration: &SdkConfig, request_timeout: Duration) -> Client {
+    sent_once(Builder::from(configuration).http_client(http_client()), request_timeout)
+}
+
+/// Overrides what a configuration says of retries and time limits.
+fn sent_once(configuration: Builder, request_timeout: Duration) -> Client {
+    let timeouts = TimeoutConfig::builder()
+        .connect_timeout(request_timeout / CONNECT_SHARE)
+        .operation_attempt_timeout(request_timeout)
+        .build();
+    // Nothing is sent twice: if the first copy was applied, the server refuses the second. Requests for
+    // credentials are separate and follow the SDK's own rules.
+    let configuration = configuration
+        .retry_config(RetryConfig::disabled())
+        .timeout_config(timeouts)
+        .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
+        .build();
+    Client::from_conf(configuration)
+}
+
+/// Makes the client of all requests, to DynamoDB and for credentials. It follows the proxy variables of the environment,
+/// as the SDK's own does, but not for loopback: a proxy on another machine would reach its own.
+fn http_client() -> SharedHttpClient {
+    let (loopback, others) = (with(ProxyConfig::disabled()), with(ProxyConfig::from_env()));
+    http_client_fn(move |settings, components| {
+        let connector = |client: &SharedHttpClient| client.http_connector(settings, components);
+        SharedHttpConnector::new(ByPlace { loopback: connector(&loopback), others: connector(&others) })
+    })
+}
+
+pub(super) fn with(proxy: ProxyConfig) -> SharedHttpClient {
+    let provider = tls::Provider::Rustls(tls::rustls_provider::CryptoMode::AwsLc);
+    HttpBuilder::new().build_with_connector_fn(move |settings, components| {
+        let mut connector = Connector::builder().tls_provider(provider.clone()).proxy_config(proxy.clone());
+        connector.set_connector_settings(settings.cloned());
+        connector.set_sleep_impl(components.and_then(|components| components.sleep_impl()));
+        connector.build()
+    })
+}
+
+#[derive(Debug)]
+struct ByPlace {
+    loopback: SharedHttpConnector,
+    others: SharedHttpConnector,
+}
+
+impl HttpConnector for ByPlace {
+    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
+        let connector = if is_on_loopback(request.uri()) { &self.loopback } else { &self.others };
+        connector.call(request)
+    }
+}
+
+pub(super) fn of_credentials(error: &CredentialsError) -> OpenError {
+    let said = described(error);
+    match error {
+        CredentialsError::CredentialsNotLoaded(_) | CredentialsError::InvalidConfiguration(_) => {
+            no_credentials(&said)
+        }
+        _ => OpenError::passing(format!(
+            "the AWS credentials can't be fetched: check the service that issues them, or try again ({said})"
+        )),
+    }
+}
+
+pub(super) fn no_credentials(said: &str) -> OpenError {
+    OpenError::refused(format!(
+        "no AWS credentials found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (to any value for a local \
+         endpoint), profile=NAME, or a role of the machine or container ({said})"
+    ))
+}
+
+type Loading = Shared<BoxFuture<'static, Result<Credentials, Arc<CredentialsError>>>>;
+
+/// Credentials whose loading outlives the request that began it. The SDK loads them within a request, whose time-out
+/// cancels the loading: a helper that takes longer would be started again and again, and its answer never used.
+#[derive(Debug)]
+pub(super) struct LoadedOnce {
+    provider: SharedCredentialsProvider,
+    loading: Mutex<Option<Loading>>,
+}
+
+impl LoadedOnce {
+    pub(super) fn new(provider: SharedCredentialsProvider, loaded: Credentials) -> Self {
+        let loading = ready(Ok(loaded)).boxed().shared();
+        Self { provider, loading: Mutex::new(Some(loading)) }
+    }
+
+    fn begin_or_join(&self) -> Loading {
+        let mut loading = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        let begin = || {
+            let provider = self.provider.clone();
+            async move { provider.provide_credentials().await.map_err(Arc::new) }.boxed().shared()
+        };
+        loading.get_or_insert_with(begin).clone()
+    }
+
+    fn end(&self, ended: &Loading) {
+        let mut loading = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        loading.take_if(|loading| loading.ptr_eq(ended));
+    }
+}
+
+impl ProvideCredentials for LoadedOnce {
+    fn provide_credentials<'a>(&'a self) -> future::ProvideCredentials<'a>
+    where
+        Self: 'a,
+    {
+        future::ProvideCredentials::new(async {
+            let loading = self.begin_or_join();
+            let loaded = loading.clone().await;
+            self.end(&loading);
+            loaded.map_err(CredentialsError::provider_error)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use tokio::sync::Semaphore;
+
+    fn helper_answer(number: u32) -> Credentials {
+        Credentials::new(number.to_string(), "secret", None, None, "helper")
+    }
+
+    #[derive(Debug)]
+    struct Helper {
+        begun: Arc<AtomicU32>,
+        may_end: Arc<Semaphore>,
+    }
+
+    impl ProvideCredentials for Helper {
+        fn provide_credentials<'a>(&'a self) -> future::ProvideCredentials<'a>
+        where
+            Self: 'a,
+        {
+            let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
+            future::ProvideCredentials::new(async move {
+                let ended = self.may_end.acquire().await;
+                ended.map_err(CredentialsError::provider_error)?.forget();
+                Ok(helper_answer(number))
+            })
+        }
+    }
+
+    #[tokio::test]
+    async fn loading_of_a_request_that_gave_up_serves_the_next_request() {
+        let (begun, may_end) = (Arc::new(AtomicU32::new(0)), Arc::new(Semaphore::new(0)));
+        let helper = Helper { begun: Arc::clone(&begun), may_end: Arc::clone(&may_end) };
+        let loaded = helper_answer(0);
+        let provider = LoadedOnce::new(SharedCredentialsProvider::new(helper), loaded);
+        let first = provider.provide_credentials().await.unwrap();
+        assert_eq!(first.access_key_id(), "0", "the helper was started again");
+        assert!(provider.provide_credentials().now_or_never().is_none(), "a request gives up");
+        may_end.add_permits(2);
+        let next = provider.provide_credentials().await.unwrap();
+        assert_eq!(next.access_key_id(), "1", "the helper was started again");
+        let refreshed = provider.provide_credentials().await.unwrap();
+        assert_eq!((refreshed.access_key_id(), begun.load(Ordering::Relaxed)), ("2", 2));
+    }
+}

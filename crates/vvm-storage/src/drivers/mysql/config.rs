@@ -1,0 +1,179 @@
+//! URL and options; the tables, which are checked at each opening, and created by `vvm init-storage`.
+
+use super::{
+    connection::{Session, settings},
+    statements::TABLES,
+};
+use crate::{
+    drivers::{
+        config::options,
+        sql::{
+            config::{Address, Opening, is_ours, no_option},
+            connection::ConnectionPool,
+            errors::{DecodeError, DriverError},
+            rows::StatementResults,
+        },
+        tls::{Names, Tls, TlsFiles},
+    },
+    opening::OpenError,
+    sysvvm::Description,
+};
+
+/// MariaDB or MySQL.
+#[derive(Debug)]
+pub struct MySql {
+    pub(super) address: Address,
+}
+
+pub(super) fn parse(url: &str) -> Result<MySql, String> {
+    let (mut address, text) = Address::parse(url, ["mysql", "mariadb"], 3306)?;
+    let (mut files, mut is_off) = (TlsFiles::default(), false);
+    for option in options(text) {
+        match option? {
+            (name, value) if address.set(name, value)? || files.set(name, value)? => {}
+            ("tls", "off") => is_off = true,
+            ("tls", _) => {
+                return Err(
+                    "TLS is on unless all hosts are loopback, or with tls_ca=PATH: write tls=off, or \
+                            leave it out"
+                        .into(),
+                );
+            }
+            (name, _) => return Err(no_option(name, "tls, tls_ca, tls_certificate, tls_key, tls_name")),
+        }
+    }
+    address.tls = match files.together()? {
+        Some(_) if is_off => return Err("TLS is off, and a file for it is given: remove tls=off".into()),
+        Some(tls) => Some(tls),
+        None if is_off || address.is_loopback() => None,
+        // The authorities of the system.
+        None => Some(Tls { authority: None, names: Names::Address, own: None }),
+    };
+    Ok(MySql { address })
+}
+
+impl Opening for MySql {
+    const CREATED: (&str, &str) = ("tables sysvvm_…", "creates them");
+
+    /// Semi-synchronous replication has other names in MySQL 8.0.26 and later.
+    const DESCRIBE: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('version', 'innodb_flush_log_at_trx_commit', \
+            'innodb_doublewrite', 'log_bin', 'sync_binlog', 'rpl_semi_sync_master_enabled', \
+            'rpl_semi_sync_source_enabled'); \
+        SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'; \
+        SELECT generation, max_ttl_nanos DIV 1000000 FROM sysvvm_history";
+
+    async fn is_there(connections: &ConnectionPool<Self, Session>) -> Result<bool, OpenError> {
+        let names: Vec<String> = TABLES.iter().map(|(name, _)| format!("'{name}'")).collect();
+        let text = format!(
+            "SELECT table_name, engine, table_comment FROM information_schema.tables \
+             WHERE table_schema = DATABASE() AND table_name IN ({})",
+            names.join(", ")
+        );
+        let answer = connections.ask(&text).await.map_err(DriverError::of_opening)?;
+        let unreadable = |damaged| DriverError::Damaged(damaged).of_opening();
+        for row in answer.rows(0) {
+            let (name, comment) = (row.text(0).map_err(unreadable)?, row.text(2).map_err(unreadable)?);
+            let engine = row.text(1).unwrap_or("none");
+            is_ours(&format!("table {name}"), comment)?;
+            // Without transactions, the comparison and the write would not be one step.
+            if engine != "InnoDB" {
+                return Err(OpenError::refused(format!(
+                    "table {name} has the engine {engine}, which has no transactions: ALTER TABLE {name} ENGINE = InnoDB"
+                )));
+            }
+        }
+        if answer.rows(0).len() < TABLES.len() {
+            return Ok(false);
+        }
+        let answer =
+            connections.ask("SELECT only_row FROM sysvvm_history").await.map_err(DriverError::of_opening)?;
+        Ok(!answer.rows(0).is_empty())
+    }
+
+    /// An account has a host, which `CURRENT_USER()` shows.
+    fn grants(address: &Address) -> [String; 2] {
+        let (user, database) = (address.user.replace('\'', "''"), address.database.replace('`', "``"));
+        ["CREATE, CREATE VIEW, DROP, SELECT, INSERT, UPDATE, DELETE", "SELECT, INSERT, UPDATE, DELETE"]
+            .map(|rights| format!("GRANT {rights} ON `{database}`.* TO '{user}'@'HOST'"))
+    }
+
+    fn description(answer: &StatementResults) -> Result<Description, DecodeError> {
+        let shown = settings(answer.rows(0));
+        let value = |name: &str| shown.get(name).map_or("unknown", String::as_str);
+        let version = value("version");
+        let name = if version.contains("MariaDB") { "MariaDB" } else { "MySQL" };
+        let is_synchronous =
+            ["rpl_semi_sync_master_enabled", "rpl_semi_sync_source_enabled"].map(value).contains(&"ON");
+        let replicas = answer.row(1).map_or(Ok(0), |row| row.number(0))?;
+        let mut description = Description::new(format!("{name} {version}"))
+            .with("innodb_flush_log_at_trx_commit", value("innodb_flush_log_at_trx_commit"))
+            .with("innodb_doublewrite", value("innodb_doublewrite"))
+            .with("log_bin", value("log_bin"))
+            .with("sync_binlog", value("sync_binlog"))
+            .with("replicas", replicas);
+        if let Some(row) = answer.row(2) {
+            description = description
+                .with("generation", row.text(0)?)
+                .with("largest TTL", format!("{} ms", row.text(1)?));
+        }
+        if replicas > 0 && !is_synchronous {
+            description = description.concerned(
+                "the replicas are asynchronous: a fail-over may forget the last writes, and while the old primary still \
+                 accepts writes it may have a leader of its own. Make sure that it is stopped or read-only before a \
+                 replica accepts writes",
+            );
+        }
+        if value("innodb_doublewrite") == "OFF" {
+            description = description.concerned(
+                "innodb_doublewrite = OFF: a power cut may leave half a page, unless the file system writes whole pages",
+            );
+        }
+        Ok(description)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drivers::{mysql::MySqlStorage, sql::connection::Server as _};
+    use std::time::Duration;
+
+    #[test]
+    fn address_has_hosts_user_database_and_options() {
+        let url =
+            "mysql://pay%40roll:s%2Fcret@a,[::1]:3307/elec?max_ttl=60s&connections=64&request_timeout=500ms";
+        let server = parse(url).unwrap();
+        let address = &server.address;
+        assert_eq!(address.to_string(), "mysql://a:3306,[::1]:3307/elec");
+        assert_eq!((&*address.user, &*address.password().unwrap().unwrap()), ("pay@roll", "s/cret"));
+        assert_eq!((address.connections, address.request_timeout), (64, Duration::from_millis(500)));
+        assert!(
+            address.tls.is_some() && address.max_ttl.is_some() && !format!("{server:?}").contains("cret")
+        );
+        assert!(MySqlStorage::has_password(url) && !MySqlStorage::has_password("mariadb://me@a/b"));
+    }
+
+    #[test]
+    fn connection_without_tls_off_loopback_is_asked_for_and_warned_of() {
+        let warning = |url| parse(url).unwrap().unencrypted();
+        assert!(warning("mysql://me@127.0.0.1,db1/vvm?tls=off").unwrap().contains("tls_ca="));
+        assert_eq!(warning("mysql://me@127.0.0.1,[::1],localhost/vvm"), None);
+        assert_eq!(warning("mysql://me@db1/vvm"), None);
+    }
+
+    #[test]
+    fn wrong_url_is_refused_with_the_way_out() {
+        let table = [
+            ("mysql:host/vvm", "write mysql://"),
+            ("mysql://me@a:0/vvm", "write host:3306"),
+            ("mysql://me@a/vvm?tls=on", "tls=off"),
+            ("mysql://me@a/vvm?tls=off&tls_ca=x", "remove tls=off"),
+            ("mysql://me@a/vvm?tls_key=x", "give both"),
+            ("mysql://me:secret@a/vvm?ssl-mode=REQUIRED", "no option `ssl-mode`"),
+        ];
+        for (url, part) in table {
+            let error = MySql::at(url).unwrap_err().to_string();
+            assert!(error.contains(part) && !error.contains("secret"), "{url}: {error}");
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! Configures the client library: places from the URL alone, credentials from the platform's chain.
+//!
+//! The library's errors don't tell an answer to our request from one to its request for credentials, nor whether anything was
+//! sent. [`TracedConnector`] notes it in a [`Trace`], which stands in the extensions of our request.
+
+use super::{
+    Response,
+    config::{Address, ObjectStoreBuilder, Platform},
+    requests::Requests,
+    rows::Names,
+    unusable_credentials,
+};
+use crate::{
+    drivers::{config::is_loopback, errors::never_connected},
+    opening::{OpenError, OpenErrorKind},
+};
+use async_trait::async_trait;
+use object_store::{
+    Certificate, ClientOptions, ObjectStore, RetryConfig,
+    aws::{AmazonS3Builder, S3ConditionalPut},
+    azure::MicrosoftAzureBuilder,
+    client::{
+        HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
+        ReqwestConnector,
+    },
+    gcp::GoogleCloudStorageBuilder,
+};
+use std::{
+    env, fs, io,
+    str::FromStr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use vvm_clock::SystemClock;
+
+/// Connecting, TLS handshake included, may take a request's time limit divided by this number.
+const CONNECT_SHARE: u32 = 2;
+
+const OF_S3: &[&str] = &[
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_ROLE_ARN",
+    "AWS_ROLE_SESSION_NAME",
+    "AWS_ENDPOINT_URL_STS",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+    "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+    "AWS_METADATA_ENDPOINT",
+];
+
+const OF_GOOGLE: &[&str] = &[
+    "GOOGLE_SERVICE_ACCOUNT",
+    "GOOGLE_SERVICE_ACCOUNT_PATH",
+    "GOOGLE_SERVICE_ACCOUNT_KEY",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+];
+
+const OF_AZURE: &[&str] = &[
+    "AZURE_STORAGE_ACCOUNT_KEY",
+    "AZURE_STORAGE_ACCESS_KEY",
+    "AZURE_STORAGE_SAS_TOKEN",
+    "AZURE_STORAGE_SAS_KEY",
+    "AZURE_CLIENT_ID",
+    "AZURE_CLIENT_SECRET",
+    "AZURE_TENANT_ID",
+    "AZURE_AUTHORITY_HOST",
+    "AZURE_FEDERATED_TOKEN_FILE",
+    "AZURE_IDENTITY_ENDPOINT",
+];
+
+/// Google's own address. A file of credentials may name another, which is not used.
+const GOOGLE: &str = "https://storage.googleapis.com";
+
+pub(super) fn connect(address: &Address) -> Result<Requests, OpenError> {
+    connect_with(address, |name| env::var(name).ok())
+}
+
+pub(super) fn connect_with(
+    address: &Address,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<Requests, OpenError> {
+    let builder = match address.platform {
+        Platform::S3 => {
+            let builder = credentials(OF_S3, variable)
+                .fold(AmazonS3Builder::new(), |builder, (key, value)| builder.with_config(key, value))
+                .with_bucket_name(&address.bucket)
+                .with_region(address.region.as_deref().unwrap_or("us-east-1"));
+            ObjectStoreBuilder::S3(match &address.endpoint {
+                Some(endpoint) => builder.with_endpoint(endpoint),
+                None => builder,
+            })
+        }
+        Platform::Google => {
+            let builder = credentials(OF_GOOGLE, variable)
+                .fold(GoogleCloudStorageBuilder::new(), |builder, (key, value)| {
+                    builder.with_config(key, value)
+                });
+            ObjectStoreBuilder::Google(builder.with_bucket_name(&address.bucket))
+        }
+        Platform::Azure => {
+            let builder = credentials(OF_AZURE, variable)
+                .fold(MicrosoftAzureBuilder::new(), |builder, (key, value)| builder.with_config(key, value));
+            let builder = builder.with_account(address.account.as_deref().unwrap_or_default());
+            ObjectStoreBuilder::Azure(builder.with_container_name(&address.bucket))
+        }
+    };
+    connect_by(address, builder)
+}
+
+/// Overrides what `builder` says of retries, conditions, time limits and connections.
+pub(super) fn connect_by(address: &Address, builder: ObjectStoreBuilder) -> Result<Requests, OpenError> {
+    let clock = SystemClock::start().map_err(|cause| {
+        let text = format!("the system refuses the thread that waits for answers: {cause}");
+        OpenError::new(OpenErrorKind::System, text)
+    })?;
+    let (connector, options) = clients(address)?;
+    let store: object_store::Result<Arc<dyn ObjectStore>> = match builder {
+        ObjectStoreBuilder::S3(builder) => builder
+            .with_conditional_put(S3ConditionalPut::ETagMatch)
+            .with_client_options(options)
+            .with_retry(sent_once())
+            .with_http_connector(connector)
+            .build()
+            .map(|store| Arc::new(store) as _),
+        ObjectStoreBuilder::Google(builder) => builder
+            .with_base_url(address.endpoint.as_deref().unwrap_or(GOOGLE))
+            .with_client_options(options)
+            .with_retry(sent_once())
+            .with_http_connector(connector)
+            .build()
+            .map(|store| Arc::new(store) as _),
+        ObjectStoreBuilder::Azure(builder) => {
+            let account = address.account.as_deref().unwrap_or_default();
+            let own = format!("https://{account}.blob.core.windows.net");
+            builder
+                .with_endpoint(address.endpoint.clone().unwrap_or(own))
+                .with_client_options(options)
+                .with_retry(sent_once())
+                .with_http_connector(connector)
+                .build()
+                .map(|store| Arc::new(store) as _)
+        }
+    };
+    let store = store.map_err(|error| unusable_credentials(&error))?;
+    Ok(Requests {
+        store,
+        platform: address.platform,
+        names: Names::below(&address.prefix),
+        clock,
+        timeout: address.request_timeout,
+    })
+}
+
+fn clients(address: &Address) -> Result<(TracedConnector, ClientOptions), OpenError> {
+    let (timeout, connect_timeout) = (address.request_timeout, address.request_timeout / CONNECT_SHARE);
+    let mut options = ClientOptions::new()
+        .with_http1_only()
+        .with_timeout(timeout)
+        .with_connect_timeout(connect_timeout)
+        .with_allow_http(address.is_http_allowed);
+    let builder = || {
+        reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .no_gzip()
+            .no_brotli()
+            .no_zstd()
+            .no_deflate()
+            .user_agent(concat!("vvm/", env!("CARGO_PKG_VERSION")))
+            .http1_only()
+            .timeout(timeout)
+            .connect_timeout(connect_timeout)
+    };
+    // A proxy on another machine would reach its own loopback.
+    let (mut objects, mut loopback) = (builder().https_only(!address.is_http_allowed), builder().no_proxy());
+    if let Some(file) = &address.tls_ca {
+        let unusable = |why: String| OpenError::refused(format!("tls_ca={}: {why}", file.display()));
+        let pem = fs::read(file).map_err(|cause| unusable(cause.to_string()))?;
+        let authorities = Certificate::from_pem_bundle(&pem).map_err(|cause| unusable(cause.to_string()))?;
+        if authorities.is_empty() {
+            return Err(unusable("the file has no certificate".into()));
+        }
+        options = authorities.into_iter().fold(options, ClientOptions::with_root_certificate);
+        let authorities = reqwest::Certificate::from_pem_bundle(&pem);
+        let authorities = authorities.map_err(|cause| unusable(cause.to_string()))?;
+        objects = objects.tls_certs_merge(authorities.clone());
+        loopback = loopback.tls_certs_merge(authorities);
+    }
+    let build = |client: reqwest::ClientBuilder| client.build().map_err(|cause| unusable_credentials(&cause));
+    Ok((TracedConnector { objects: build(objects)?, loopback: build(loopback)? }, options))
+}
+
+/// Nothing is sent twice (I7). It holds for requests for credentials, too: the next call fetches them again.
+fn sent_once() -> RetryConfig {
+    RetryConfig { max_retries: 0, ..RetryConfig::default() }
+}
+
+/// Returns the variables of `names` that are set. No others: some of the library's name other places, or
+/// switch conditions off.
+fn credentials<Key: FromStr>(
+    names: &[&str],
+    variable: impl Fn(&str) -> Option<String>,
+) -> impl Iterator<Item = (Key, String)> {
+    names.iter().filter_map(move |name| Some((name.to_ascii_lowercase().parse().ok()?, variable(name)?)))
+}
+
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(super) enum RequestOutcome {
+    /// Nothing was sent, and nothing will be.
+    #[default]
+    NotSent,
+    Sent,
+    Answered(Response),
+}
+
+#[derive(Clone, Default, Debug)]
+pub(super) struct Trace(Arc<Mutex<RequestOutcome>>);
+
+impl Trace {
+    pub(super) fn fate(&self) -> RequestOutcome {
+        self.lock().clone()
+    }
+
+    /// Each change is one assignment, so a panic elsewhere leaves it whole.
+    fn lock(&self) -> MutexGuard<'_, RequestOutcome> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Makes clients that trace requests, and send them by this one, which follows no redirect: a 303 would turn
+/// a PUT into a GET, whose answer would count as that of the PUT.
+#[derive(Debug)]
+pub(super) struct TracedConnector {
+    pub(super) objects: reqwest::Client,
+    /// For all requests to this machine, without a proxy.
+    pub(super) loopback: reqwest::Client,
+}
+
+impl HttpConnector for TracedConnector {
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        let credentials = ReqwestConnector::default().connect(options)?;
+        let (objects, loopback) = (self.objects.clone(), self.loopback.clone());
+        let (objects, loopback) = (HttpClient::new(objects), HttpClient::new(loopback));
+        Ok(HttpClient::new(Traced { objects, credentials, loopback }))
+    }
+}
+
+#[derive(Debug)]
+struct Traced {
+    objects: HttpClient,
+    /// The client of the library, with its options: metadata of a machine are read in clear text.
+    credentials: HttpClient,
+    loopback: HttpClient,
+}
+
+#[async_trait]
+impl HttpService for Traced {
+    /// Dropped, the outcome is [`RequestOutcome::Sent`] unless there was an answer.
+    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let is_here = request.uri().host().is_some_and(is_loopback);
+        let by_place = |other| if is_here { &self.loopback } else { other };
+        let Some(trace) = request.extensions().get::<Trace>().cloned() else {
+            // A list, or a request for credentials.
+            let is_list = |query: &str| query.contains("list-type=2") || query.contains("comp=list");
+            let lists = request.uri().query().is_some_and(is_list);
+            return by_place(if lists { &self.objects } else { &self.credentials }).execute(request).await;
+        };
+        {
+            let mut fate = trace.lock();
+            // (I7) A second copy would be refused because of the first, which then seems not applied.
+            if *fate != RequestOutcome::NotSent {
+                let repeated = io::Error::other("the client library would send a request twice");
+                return Err(HttpError::new(HttpErrorKind::Unknown, repeated));
+            }
+            *fate = RequestOutcome::Sent;
+        }
+        match by_place(&self.objects).execute(request).await {
+            Ok(response) => {
+                let (parts, body) = response.into_parts();
+                let (status, headers) = (parts.status, parts.headers.clone());
+                if status.is_success() {
+                    *trace.lock() = RequestOutcome::Answered(Response::new(status.as_u16(), headers, &[]));
+                    return Ok(HttpResponse::from_parts(parts, body));
+                }
+                // The status counts even if the rest of the answer is lost.
+                let body = body.bytes().await.unwrap_or_default();
+                *trace.lock() = RequestOutcome::Answered(Response::new(status.as_u16(), headers, &body));
+                Ok(HttpResponse::from_parts(parts, body.into()))
+            }
+            Err(error) => {
+                if never_connected(&error) {
+                    *trace.lock() = RequestOutcome::NotSent;
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use object_store::{aws::AmazonS3ConfigKey, azure::AzureConfigKey, gcp::GoogleConfigKey};
+
+    #[test]
+    fn library_knows_every_variable() {
+        let unknown = |names: &[&str], is_known: fn(&str) -> bool| {
+            names.iter().find(|name| !is_known(&name.to_ascii_lowercase())).copied().map(str::to_owned)
+        };
+        assert_eq!(unknown(OF_S3, |name| name.parse::<AmazonS3ConfigKey>().is_ok()), None);
+        assert_eq!(unknown(OF_GOOGLE, |name| name.parse::<GoogleConfigKey>().is_ok()), None);
+        assert_eq!(unknown(OF_AZURE, |name| name.parse::<AzureConfigKey>().is_ok()), None);
+    }
+}

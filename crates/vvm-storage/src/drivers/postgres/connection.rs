@@ -1,0 +1,441 @@
+//! [`Session`]: one connection, its check, and what is known of its server. The request that uses it drives it: no task runs
+//! between requests.
+
+use super::{
+    backend_process::login_process,
+    config::{self, Postgres},
+    history::{PROCESS, history, settings, with_time},
+    of_server,
+    rows::{answer, answer_of_rows},
+    statements::Statement,
+};
+use crate::{
+    drivers::{
+        config::{Host, exhausted, unreachable},
+        errors::described,
+        sql::{
+            config::Address,
+            connection::{self, Server, Session as _},
+            errors::DriverError,
+            history::Lineage,
+            rows::{AnswerLimit, StatementResults},
+        },
+        tls::Tls,
+    },
+    opening::OpenError,
+};
+use futures_util::TryStreamExt as _;
+use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
+use std::{
+    collections::{BTreeSet, HashMap},
+    fmt,
+    future::poll_fn,
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+use tokio_postgres::{
+    AsyncMessage, Client, Config, Connection, SimpleQueryMessage, Socket, Statement as Prepared,
+    config::{SslMode, TargetSessionAttrs},
+    error::{DbError, Severity, SqlState},
+    tls::MakeTlsConnect,
+};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+impl Server for Postgres {
+    type Session = Session;
+
+    const SOFTWARE: &str = "PostgreSQL";
+    const TLS_OPTIONS: (&str, &str) = ("sslmode=disable", "sslrootcert");
+
+    fn parse(url: &str) -> Result<Self, String> {
+        config::parse(url)
+    }
+
+    fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Password and certificates are read anew, so that they can be replaced.
+    async fn connect(&self, host: &Host) -> Result<Session, OpenError> {
+        let tls = match &self.own_tls {
+            Some(Some(tls)) => tls.clone(),
+            Some(None) => off()?,
+            None => self.address.tls.as_ref().map_or_else(off, Tls::read)?,
+        };
+        let connected = configuration(host, self)?.connect(MakeRustlsConnect::new(tls)).await;
+        let (client, connection) = connected.map_err(|error| of_connecting(host, &self.address, &error))?;
+        let mut session = Session::new(client, connection);
+        let answer = session.ask(CHECK).await.map_err(DriverError::of_opening)?;
+        let (process, has_times) = check(host, &answer)?;
+        session.meets(process, has_times).await;
+        Ok(session)
+    }
+}
+
+/// The oldest version with `gen_random_uuid`.
+const OLDEST: u64 = 130_000;
+
+/// A connection without TLS has a type that names it all the same.
+fn off() -> Result<ClientConfig, OpenError> {
+    let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|cause| OpenError::refused(format!("the client can't be set up: {cause}")))?;
+    Ok(builder.with_root_certificates(RootCertStore::empty()).with_no_client_auth())
+}
+
+fn configuration(host: &Host, server: &Postgres) -> Result<Config, OpenError> {
+    let address = &server.address;
+    let mut configuration = server.common.clone();
+    configuration
+        .host(&host.name)
+        .port(host.port)
+        .user(&address.user)
+        .dbname(&address.database)
+        // A standby is refused by the check, whatever it would answer here.
+        .target_session_attrs(TargetSessionAttrs::Any)
+        .ssl_mode(if address.tls.is_some() { SslMode::Require } else { SslMode::Disable });
+    if server.own_tls.is_none()
+        && let Some(password) = address.password()?
+    {
+        configuration.password(password);
+    }
+    Ok(configuration)
+}
+
+const CHECK: &str = "SELECT current_setting('server_version_num'), current_setting('server_version'), \
+    pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean, \
+    current_setting('fsync'), current_setting('synchronous_commit'), pg_backend_pid(), \
+    EXISTS (SELECT FROM pg_namespace n JOIN pg_class c ON relnamespace = n.oid JOIN pg_attribute ON attrelid = c.oid \
+        WHERE nspname = 'sysvvm' AND relname = 'leader' AND attname = 'written_at')";
+
+/// Returns the process that answers, and whether its records have the times of their writes.
+fn check(host: &Host, answer: &StatementResults) -> Result<(u64, bool), OpenError> {
+    let unreadable = |damaged| DriverError::Damaged(damaged).of_opening();
+    let row = answer.row(0).ok_or_else(|| OpenError::passing(format!("{host} does not describe itself")))?;
+    if row.number(0).map_err(unreadable)? < OLDEST {
+        let version = row.text(1).map_err(unreadable)?;
+        return Err(OpenError::refused(format!(
+            "{host} is PostgreSQL {version}: 13 is the oldest version that works"
+        )));
+    }
+    if row.is_true(2).map_err(unreadable)? {
+        return Err(OpenError::passing(format!(
+            "{host} is a standby or read-only, and no other host of the URL accepts writes"
+        )));
+    }
+    for (column, setting, forgetful) in
+        [(3, "fsync", &["off"][..]), (4, "synchronous_commit", &["off", "local"][..])]
+    {
+        let value = row.text(column).map_err(unreadable)?;
+        if forgetful.contains(&value) {
+            return Err(OpenError::refused(format!(
+                "{host} has {setting} = {value}, so that a crash forgets leaders: set it to on, and reload \
+                 or restart"
+            )));
+        }
+    }
+    Ok((row.number(5).map_err(unreadable)?, row.is_true(6).map_err(unreadable)?))
+}
+
+/// Nothing was sent but a login.
+fn of_connecting(host: &Host, address: &Address, error: &tokio_postgres::Error) -> OpenError {
+    let why = described(error);
+    if let Some(way_out) = config::way_out(error) {
+        return OpenError::refused(format!("no TLS with {host}: {way_out} ({why})"));
+    }
+    let refused_login = || {
+        OpenError::refused(format!(
+            "{host} refuses the connection: {why}. The password comes from password_file=PATH, VVM_STORAGE or \
+             VVM_STORAGE_PASSWORD"
+        ))
+    };
+    match error.code() {
+        Some(code) if *code == SqlState::INVALID_CATALOG_NAME => OpenError::refused(format!(
+            "there is no database {}: create it (CREATE DATABASE), then its schema (`vvm init-storage`)",
+            address.database
+        )),
+        Some(code) if *code == SqlState::TOO_MANY_CONNECTIONS => {
+            exhausted(host, &why, "max_connections, or the CONNECTION LIMIT of the role or database")
+        }
+        Some(code) if code.code().starts_with("28") => refused_login(),
+        // The library's words for a server that wants one.
+        None if why.contains("password missing") => refused_login(),
+        // In TLS 1.3 a server refuses a certificate after the handshake, and may close the connection before
+        // its alert is read.
+        _ if address.tls.as_ref().is_some_and(|tls| tls.own.is_some()) => {
+            unreachable(Postgres::SOFTWARE, host, &(why + "; its log tells if it refuses our certificate"))
+        }
+        _ => unreachable(Postgres::SOFTWARE, host, &why),
+    }
+}
+
+type Encrypted = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
+
+/// A connection to a server.
+pub struct Session {
+    client: Client,
+    connection: Connection<Socket, Encrypted>,
+    is_listener: bool,
+    /// The channels of notifications that have arrived, and of which nothing was told.
+    notified: BTreeSet<String>,
+    /// The process of the server that carries out its requests, unless there is a pooler between.
+    process: Option<i32>,
+    has_times: bool,
+    /// What is known of the server, on a connection that goes to the server itself.
+    known: Option<SessionSettings>,
+    prepared: HashMap<String, Prepared>,
+}
+
+impl Session {
+    pub(super) fn new(client: Client, connection: Connection<Socket, Encrypted>) -> Self {
+        Self {
+            client,
+            connection,
+            is_listener: false,
+            notified: BTreeSet::new(),
+            process: None,
+            has_times: false,
+            known: None,
+            prepared: HashMap::new(),
+        }
+    }
+
+    /// Notes whether the process that answers requests is the one that answered the login: then there is no pooler.
+    pub(super) async fn meets(&mut self, process: u64, has_times: bool) {
+        self.has_times = has_times;
+        let answered = login_process(self.client.cancel_token()).await;
+        self.process = answered.filter(|answered| u64::try_from(*answered) == Ok(process));
+    }
+
+    pub(super) fn is_direct(&self) -> bool {
+        self.process.is_some()
+    }
+
+    /// Requests the notifications of a channel. Cancel safety: as [`ask`](Self::ask).
+    pub(super) async fn listen(&mut self, channel: &str) -> Result<(), DriverError> {
+        self.ask(&format!("LISTEN {channel}")).await?;
+        self.is_listener = true;
+        Ok(())
+    }
+
+    /// Ready once a notification of `channel` has arrived, or with the cause once the connection has ended.
+    pub(super) fn poll_notified(
+        &mut self,
+        channel: &str,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), String>> {
+        let Self { connection, notified, .. } = self;
+        match drive(connection, context, notified, |_notice| {}) {
+            Poll::Ready(cause) => Poll::Ready(Err(cause)),
+            Poll::Pending if notified.remove(channel) => Poll::Ready(Ok(())),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    /// Sends a statement by itself, prepared, and returns the answer. A transaction of its own.
+    /// Cancel safety: as [`ask`](Self::ask).
+    pub(super) async fn execute(
+        &mut self,
+        statement: &Statement<'_>,
+    ) -> Result<StatementResults, DriverError> {
+        let Self { client, connection, notified, prepared, process, has_times, .. } = self;
+        let known = match prepared.get(statement.text()) {
+            Some(known) => known,
+            None => {
+                // No process has number 0.
+                let text = with_time(statement.text(), *has_times);
+                let text = text.replace(PROCESS, &process.unwrap_or(0).to_string());
+                let known = answered(connection, notified, client.prepare(&text)).await?;
+                prepared.entry(statement.text().to_owned()).or_insert(known)
+            }
+        };
+        let answer = async {
+            let mut rows = pin!(client.query_raw(known, statement.values()).await?);
+            let (mut shown, mut limit) = (Vec::new(), AnswerLimit::new());
+            while let Some(row) = rows.try_next().await? {
+                if let Err(error) = limit.count(row.raw_size_bytes()) {
+                    return Ok(Err(error));
+                }
+                shown.push(row);
+            }
+            answer_of_rows(shown, rows.rows_affected().unwrap_or_default()).map(Ok)
+        };
+        answered(connection, notified, answer).await?
+    }
+
+    /// Sends `text` as far as the connection takes it at once, and does not read the answer. Whether the
+    /// connection is still open.
+    pub(super) async fn send(&mut self, text: &str) -> bool {
+        let Self { client, connection, notified, .. } = self;
+        let mut answer = pin!(client.simple_query(text));
+        poll_fn(|context| {
+            // As in `ask`; the client library drops the answer to a request that is gone.
+            let _not_awaited = answer.as_mut().poll(context);
+            Poll::Ready(drive(connection, context, notified, |_notice| {}).is_pending())
+        })
+        .await
+    }
+}
+
+impl connection::Session for Session {
+    async fn is_open(&mut self) -> bool {
+        let Self { connection, notified, .. } = self;
+        poll_fn(|context| Poll::Ready(!drive(connection, context, notified, |_notice| {}).is_ready())).await
+    }
+
+    async fn ask(&mut self, text: &str) -> Result<StatementResults, DriverError> {
+        let Self { client, connection, notified, has_times, .. } = self;
+        let text = with_time(text, *has_times);
+        let messages = async {
+            let mut messages = pin!(client.simple_query_raw(&text).await?);
+            let (mut all, mut limit) = (Vec::new(), AnswerLimit::new());
+            while let Some(message) = messages.try_next().await? {
+                if let SimpleQueryMessage::Row(row) = &message {
+                    let bytes = (0..row.len()).filter_map(|column| row.get(column)).map(str::len).sum();
+                    if let Err(error) = limit.count(bytes) {
+                        return Ok(Err(error));
+                    }
+                }
+                all.push(message);
+            }
+            Ok(Ok(all))
+        };
+        answered(connection, notified, messages).await?.map(answer)
+    }
+
+    /// A connection to a pooler takes none of the server while it waits.
+    async fn is_crowded(&mut self) -> Result<bool, DriverError> {
+        if !self.is_direct() {
+            return Ok(false);
+        }
+        let text =
+            "SELECT 3 * count(datid) > 2 * current_setting('max_connections')::integer FROM pg_stat_activity";
+        let answer = self.ask(text).await?;
+        Ok(answer.row(0).map_or(Ok(false), |row| row.is_true(0))?)
+    }
+
+    async fn end(self) {
+        let Self { client, mut connection, mut notified, .. } = self;
+        drop(client);
+        // Once: it sends the message, and does not wait for the server.
+        let farewell =
+            poll_fn(|context| Poll::Ready(drive(&mut connection, context, &mut notified, |_notice| {})));
+        let _gone = farewell.await;
+    }
+
+    fn is_listener(&self) -> bool {
+        self.is_listener
+    }
+}
+
+/// The answer to a request that the client library has, whose first poll queues its message. Drives the
+/// connection until it is there.
+pub(super) async fn answered<T>(
+    connection: &mut Connection<Socket, Encrypted>,
+    notified: &mut BTreeSet<String>,
+    answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
+) -> Result<T, DriverError> {
+    let (mut warning, mut broken) = (None, None);
+    let mut answer = pin!(answer);
+    let answer = poll_fn(|context| {
+        if let Poll::Ready(answer) = answer.as_mut().poll(context) {
+            return Poll::Ready(Some(answer));
+        }
+        if broken.is_some() {
+            return Poll::Ready(None);
+        }
+        let driven = drive(connection, context, notified, |notice| {
+            if notice.parsed_severity() == Some(Severity::Warning) {
+                warning = Some(format!("{} ({})", notice.message(), notice.code().code()));
+            }
+        });
+        if let Poll::Ready(cause) = driven {
+            broken = Some(cause);
+        }
+        match answer.as_mut().poll(context) {
+            Poll::Ready(answer) => Poll::Ready(Some(answer)),
+            Poll::Pending if broken.is_some() => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await;
+    match (answer, warning) {
+        // A cancelled wait for a standby is answered with success, and this warning.
+        (Some(Ok(_)), Some(warning)) => Err(DriverError::NotReplicated(warning)),
+        (Some(Ok(answer)), None) => Ok(answer),
+        (Some(Err(error)), _) => Err(match error.as_db_error() {
+            Some(refusal) => of_server(refusal),
+            None => DriverError::Unanswered(broken.unwrap_or_else(|| described(&error))),
+        }),
+        (None, _) => Err(DriverError::Unanswered(broken.unwrap_or_default())),
+    }
+}
+
+/// Moves messages in both directions. Ready with the cause once the connection has ended; it must not be
+/// driven again then.
+fn drive(
+    connection: &mut Connection<Socket, Encrypted>,
+    context: &mut Context<'_>,
+    notified: &mut BTreeSet<String>,
+    mut on_notice: impl FnMut(DbError),
+) -> Poll<String> {
+    loop {
+        match connection.poll_message(context) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Some(Ok(AsyncMessage::Notice(notice)))) => on_notice(notice),
+            Poll::Ready(Some(Ok(AsyncMessage::Notification(told)))) => {
+                // Few: those that this connection listens to.
+                notified.insert(told.channel().to_owned());
+            }
+            Poll::Ready(Some(Ok(_))) => {}
+            Poll::Ready(Some(Err(error))) => return Poll::Ready(described(&error)),
+            Poll::Ready(None) => return Poll::Ready("the server closed the connection".to_owned()),
+        }
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Session")
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct SessionSettings {
+    /// `None`: no candidate has adopted the one that the server has.
+    history: Option<Lineage>,
+    /// Waits for a lock end after it.
+    lock_timeout: Duration,
+}
+
+impl Session {
+    /// Whether this connection goes to a server that has this history, its commits wait for disk and
+    /// synchronous standbys, and its waits for a lock end after `lock_timeout` at the latest. Asks the server
+    /// if it is not known yet. Never behind a pooler, which may change the server between two transactions.
+    /// Cancel safety: as [`ask`](Self::ask).
+    pub(super) async fn is_known(
+        &mut self,
+        history: &Lineage,
+        lock_timeout: Duration,
+    ) -> Result<bool, DriverError> {
+        if !self.is_direct() {
+            return Ok(false);
+        }
+        let known = match self.known.take() {
+            Some(known) if known.lock_timeout <= lock_timeout => known,
+            _ => self.learn(lock_timeout).await?,
+        };
+        let is_same = known.history.as_ref().is_some_and(|known| known.is_same(history));
+        // Another history is asked for again: a candidate may adopt it meanwhile.
+        self.known = is_same.then_some(known);
+        Ok(is_same)
+    }
+
+    async fn learn(&mut self, lock_timeout: Duration) -> Result<SessionSettings, DriverError> {
+        let text = format!("{}; {}", settings("SESSION", lock_timeout), history());
+        let answer = self.ask(&text).await?;
+        Ok(SessionSettings { history: Lineage::shown(answer.row_from_end(0))?.adopted, lock_timeout })
+    }
+}

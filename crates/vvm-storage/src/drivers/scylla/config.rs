@@ -1,0 +1,463 @@
+//! URL and options; opening, and what `vvm doctor` shows.
+
+use super::{
+    DriverError,
+    connection::{LibraryTasksEnd, connect, sent_once},
+    of_preparing, schema,
+    statements::{Levels, Statements},
+};
+use crate::{
+    drivers::{
+        config::{Host, REQUEST_TIMEOUT, checked_request_timeout, options, parse_hosts, request_timeout},
+        tls::{Tls, TlsFiles},
+    },
+    opening::{OpenError, OpenErrorKind},
+    sysvvm::Description,
+};
+use ::scylla::{
+    client::{execution_profile::ExecutionProfileHandle, session::Session},
+    cluster::metadata::{Keyspace, Strategy},
+    policies::load_balancing::DefaultPolicy,
+    statement::{Consistency, unprepared::Statement},
+};
+use futures_util::future::{Either, select};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::{self, Display},
+    path::PathBuf,
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
+use vvm_clock::{Clock, SystemClock};
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Address {
+    pub(super) contact_points: Vec<String>,
+    pub(super) keyspace: String,
+    pub(super) datacenter: Option<String>,
+    pub(super) levels: Levels,
+    pub(super) user: Option<String>,
+    pub(super) password_file: Option<PathBuf>,
+    pub(super) tls: Option<Tls>,
+    /// The copies in each data centre of a keyspace that is created.
+    pub(super) replication: Option<u32>,
+    pub(super) request_timeout: Duration,
+}
+
+/// What a [`ScyllaStorage`](super::ScyllaStorage) needs beside the caller's own [`Session`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OpenOptions {
+    /// The levels with which the table was created: [`Levels::Global`] unless given.
+    pub levels: Levels,
+    /// The time limit of a request: 2 s unless given, from 100 ms to 60 s.
+    pub request_timeout: Duration,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self { levels: Levels::Global, request_timeout: REQUEST_TIMEOUT }
+    }
+}
+
+const SCHEME: &str = "scylla://";
+
+const PORT: u16 = 9042;
+
+const LONGEST_NAME: usize = 48;
+
+impl Address {
+    pub(super) fn parse(url: &str) -> Result<Self, OpenError> {
+        parse(url).map_err(|why| OpenError::of_url(url, why))
+    }
+
+    /// Of a caller's own session.
+    pub(super) fn of_session(
+        session: &Session,
+        keyspace: &str,
+        options: OpenOptions,
+    ) -> Result<Self, OpenError> {
+        let OpenOptions { levels, request_timeout } = options;
+        let state = session.get_cluster_state();
+        let nodes = state.get_nodes_info().iter().map(|node| node.address.to_string());
+        Ok(Self {
+            contact_points: nodes.collect(),
+            keyspace: checked_keyspace(keyspace).map_err(OpenError::misuse)?,
+            datacenter: match &levels {
+                Levels::Global => None,
+                Levels::Local(datacenter) => Some(datacenter.clone()),
+            },
+            levels,
+            user: None,
+            password_file: None,
+            tls: None,
+            replication: None,
+            request_timeout: checked_request_timeout(request_timeout)?,
+        })
+    }
+
+    pub(super) fn unencrypted_password(&self) -> Option<String> {
+        let user = self.user.as_ref().filter(|_| self.tls.is_none())?;
+        Some(format!("the password of user `{user}` goes over the network unencrypted: add tls_ca=PATH"))
+    }
+}
+
+impl fmt::Display for Address {
+    /// Without options, and so without a secret.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{SCHEME}{}/{}", self.contact_points.join(","), self.keyspace)
+    }
+}
+
+fn parse(url: &str) -> Result<Address, String> {
+    let rest = url.strip_prefix(SCHEME).ok_or("write scylla://host1,host2:9042/keyspace")?;
+    let (place, text) = rest.split_once('?').unwrap_or((rest, ""));
+    if place.contains('@') {
+        return Err(
+            "a user and a password can't precede the hosts: write ?user=NAME, and put the password into the \
+                    environment (VVM_STORAGE_PASSWORD) or a file (password_file=PATH)"
+                .into(),
+        );
+    }
+    let (hosts, keyspace) =
+        place.split_once('/').ok_or("the keyspace is missing: write scylla://host/keyspace")?;
+    let contact_points = parse_hosts(hosts, PORT)?.iter().map(Host::to_string).collect();
+    let mut address = Address {
+        contact_points,
+        keyspace: checked_keyspace(keyspace)?,
+        datacenter: None,
+        levels: Levels::Global,
+        user: None,
+        password_file: None,
+        tls: None,
+        replication: None,
+        request_timeout: REQUEST_TIMEOUT,
+    };
+    let mut is_local = false;
+    let mut files = TlsFiles::default();
+    for option in options(text) {
+        let (name, value) = option?;
+        match (name, value) {
+            ("datacenter", _) => address.datacenter = Some(value.to_owned()),
+            ("serial", "local") => is_local = true,
+            ("serial", "global") => is_local = false,
+            ("serial", _) => return Err("serial is `local` or `global`".into()),
+            ("user", _) => address.user = Some(value.to_owned()),
+            ("password_file", _) => address.password_file = Some(value.into()),
+            ("password", _) => {
+                return Err("this URL has no password: put it into the environment \
+                            (VVM_STORAGE_PASSWORD) or a file (password_file=PATH)"
+                    .into());
+            }
+            ("request_timeout", _) => address.request_timeout = request_timeout(value)?,
+            ("replication", _) => address.replication = Some(replication(value)?),
+            _ if files.set(name, value)? => {}
+            _ => {
+                return Err(format!(
+                    "there is no option `{name}`; there are datacenter, serial, user, password_file, tls_ca, \
+                     tls_certificate, tls_key, tls_name, replication, request_timeout"
+                ));
+            }
+        }
+    }
+    address.tls = files.together()?;
+    if is_local {
+        let datacenter = address.datacenter.clone().ok_or(
+            "serial=local needs a data centre, the same for all candidates: two would have two leaders. \
+             Add datacenter=NAME",
+        )?;
+        address.levels = Levels::Local(datacenter);
+    }
+    Ok(address)
+}
+
+fn checked_keyspace(keyspace: &str) -> Result<String, String> {
+    let is_name = (1..=LONGEST_NAME).contains(&keyspace.len())
+        && keyspace.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if is_name {
+        return Ok(keyspace.to_owned());
+    }
+    Err(format!("`{keyspace}` is not a keyspace: it has letters, digits and `_`, at most {LONGEST_NAME}"))
+}
+
+fn replication(value: &str) -> Result<u32, String> {
+    let copies = value.parse::<u32>().ok().filter(|copies| *copies > 0);
+    copies.ok_or_else(|| "replication is a number, `3`: of copies in each data centre".into())
+}
+
+pub(super) async fn open(address: &Address) -> Result<(Statements, LibraryTasksEnd), OpenError> {
+    if let Some(warning) = address.unencrypted_password() {
+        tracing::warn!(keyspace = address.keyspace, "{warning}");
+    }
+    let (session, ending) = connect(address).await?;
+    let profile = session.get_default_execution_profile_handle().clone();
+    match make_ready(Arc::new(session), address, &profile).await {
+        Ok(statements) => Ok((statements, ending)),
+        Err(error) => {
+            ending.wait().await;
+            Err(error)
+        }
+    }
+}
+
+/// How long a session of the caller may take for all checks: its own limits of requests may be longer, or none.
+const OPENING_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// On a session of the caller.
+pub(super) async fn open_on(session: Arc<Session>, address: &Address) -> Result<Statements, OpenError> {
+    let profile = session.get_default_execution_profile_handle().pointee_to_builder();
+    let profile = match &address.levels {
+        Levels::Global => profile,
+        Levels::Local(datacenter) => {
+            let policy = DefaultPolicy::builder().prefer_datacenter(datacenter.clone());
+            profile.load_balancing_policy(policy.permit_dc_failover(false).build())
+        }
+    };
+    let profile = sent_once(profile, address);
+    let opening = async {
+        // The keyspace may be newer than what the session knows.
+        let refreshed = session.refresh_metadata().await;
+        refreshed.map_err(|cause| OpenError::passing(format!("the session knows no cluster: {cause}")))?;
+        let statements = make_ready(Arc::clone(&session), address, &profile).await?;
+        match session.get_cluster_state().get_keyspace(&address.keyspace) {
+            Some(_) => Ok(statements),
+            None => Err(OpenError::misuse(format!(
+                "the session fetches no metadata of keyspace `{}`: name it in keyspaces_to_fetch, and leave \
+                 fetch_schema_metadata on",
+                address.keyspace
+            ))),
+        }
+    };
+    let clock = SystemClock::start().map_err(|cause| {
+        OpenError::refused(format!("the system refuses the thread that waits for answers: {cause}"))
+    })?;
+    match select(pin!(opening), clock.sleep(OPENING_TIMEOUT)).await {
+        Either::Left((opened, _)) => opened,
+        Either::Right(_) => {
+            Err(OpenError::passing(format!("the session did not answer within {OPENING_TIMEOUT:?}")))
+        }
+    }
+}
+
+async fn make_ready(
+    session: Arc<Session>,
+    address: &Address,
+    profile: &ExecutionProfileHandle,
+) -> Result<Statements, OpenError> {
+    schema::check_datacenter(&session, address)?;
+    match schema::check(&session, address).await {
+        // A table that was just created may not have reached this node.
+        Err(error) if error.kind() == OpenErrorKind::Missing => {
+            schema::agree(&session).await?;
+            schema::check(&session, address).await?;
+        }
+        checked => checked?,
+    }
+    schema::check_permission(&session, address).await?;
+    for concern in schema::copies(&session, address)? {
+        tracing::warn!(keyspace = address.keyspace, "{concern}");
+    }
+    let statements = Statements::prepare(session, &address.keyspace, &address.levels, profile).await;
+    statements.map_err(|cause| of_preparing(&cause))
+}
+
+pub(super) fn concerns(session: &Session, address: &Address) -> Vec<String> {
+    let mut concerns = schema::copies(session, address).unwrap_or_else(|refusal| vec![refusal.to_string()]);
+    concerns.extend(address.unencrypted_password());
+    concerns
+}
+
+/// Creates keyspace, table and columns as far as they are missing. Several processes may do so at once.
+pub(crate) async fn init(url: &str) -> Result<(), OpenError> {
+    let address = Address::parse(url)?;
+    let (session, ending) = connect(&address).await?;
+    let created = match schema::check_datacenter(&session, &address) {
+        Ok(()) => schema::create(&session, &address).await,
+        Err(error) => Err(error),
+    };
+    drop(session);
+    ending.wait().await;
+    created
+}
+
+/// Each node's version of Cassandra; of ScyllaDB, the version that it is compatible with.
+const VERSIONS: [&str; 2] =
+    ["SELECT release_version FROM system.local", "SELECT release_version FROM system.peers"];
+
+const SCYLLA: &str = "SELECT version FROM system.versions WHERE key = 'local'";
+
+/// Of Cassandra from 4.0 on.
+const COMMIT_LOG: &str = "SELECT value FROM system_views.settings WHERE name = 'commitlog_sync'";
+
+pub(super) async fn describe(session: &Session, address: &Address) -> Result<Description, DriverError> {
+    let mut versions = BTreeSet::new();
+    for query in VERSIONS {
+        versions.extend(texts(session, query).await?);
+    }
+    let scylla = text(session, SCYLLA).await;
+    let description = match &scylla {
+        Some(version) => Description::new(format!("ScyllaDB {version}")),
+        None => Description::new(format!("Apache Cassandra {}", listed(versions))),
+    };
+    let state = session.get_cluster_state();
+    let nodes = state.get_nodes_info();
+    let connected = nodes.iter().filter(|node| node.is_connected()).count();
+    let datacenters: BTreeSet<_> = nodes.iter().filter_map(|node| node.datacenter.as_deref()).collect();
+    let mut description = description
+        .with("serial level", &address.levels)
+        .with("commit level", format!("{:?}", address.levels.commit()).to_uppercase())
+        .with("nodes", format!("{} ({connected} connected)", nodes.len()))
+        .with("data centres", listed(datacenters));
+    if let Some(keyspace) = state.get_keyspace(&address.keyspace) {
+        description = of_keyspace(keyspace, description);
+    }
+    // ScyllaDB always syncs lightweight transactions.
+    if scylla.is_none() {
+        description = with_commit_log(text(session, COMMIT_LOG).await.as_deref(), description);
+    }
+    Ok(concerns(session, address).into_iter().fold(description, Description::concerned))
+}
+
+fn of_keyspace(keyspace: &Keyspace, description: Description) -> Description {
+    let copies = match &keyspace.strategy {
+        Strategy::SimpleStrategy { replication_factor } => format!("{replication_factor} (SimpleStrategy)"),
+        Strategy::NetworkTopologyStrategy { datacenter_repfactors } => {
+            let each: BTreeMap<_, _> = datacenter_repfactors.iter().collect();
+            listed(each.into_iter().map(|(datacenter, copies)| format!("{datacenter}: {copies}")))
+        }
+        other => format!("{other:?}"),
+    };
+    let tablets = if keyspace.tablet_based { "yes" } else { "no" };
+    let description = description.with("copies", copies).with("tablets", tablets);
+    if keyspace.durable_writes {
+        return description;
+    }
+    description.concerned(
+        "the keyspace has durable_writes = false: a node that ends loses leader records and epochs. \
+         ALTER KEYSPACE … WITH durable_writes = true",
+    )
+}
+
+fn with_commit_log(sync: Option<&str>, description: Description) -> Description {
+    match sync {
+        Some("periodic") => description.with("commitlog_sync", "periodic").concerned(
+            "commitlog_sync is periodic: a power cut of a whole quorum may lose the last seconds, with \
+             epochs. Set it to group or batch in cassandra.yaml of every node, or make sure that no power \
+             cut hits a quorum",
+        ),
+        Some(sync) => description.with("commitlog_sync", sync),
+        None => description
+            .with("commitlog_sync", "unknown (before Cassandra 4.0, or no right to SELECT on system_views)"),
+    }
+}
+
+fn listed(items: impl IntoIterator<Item = impl Display>) -> String {
+    items.into_iter().map(|item| item.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+async fn texts(session: &Session, query: &str) -> Result<Vec<String>, DriverError> {
+    let mut statement = Statement::new(query);
+    // LOCAL_ONE: with `serial=local` only nodes of one data centre may be used.
+    statement.set_consistency(Consistency::LocalOne);
+    let answer = session.query_unpaged(statement, ()).await?;
+    let unreadable = |cause: Box<dyn std::error::Error + Send + Sync>| DriverError::Unreadable(cause);
+    let rows = answer.into_rows_result().map_err(|cause| unreadable(cause.into()))?;
+    let rows = rows.rows::<(Option<String>,)>().map_err(|cause| unreadable(cause.into()))?;
+    Ok(rows.filter_map(|row| row.ok()?.0).collect())
+}
+
+/// `None` if there is no such table, or this user may not read it.
+async fn text(session: &Session, query: &str) -> Option<String> {
+    texts(session, query).await.ok()?.into_iter().next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drivers::tls::{Names, Pem};
+    use rustls::pki_types::ServerName;
+
+    #[test]
+    fn hosts_keyspace_and_options_are_parsed() {
+        let address = parse(
+            "scylla://a,b:9043,[::1]:9044,[::2]/elections?datacenter=dc1&serial=local&user=vvm\
+         &password_file=/run/x=y&replication=3&request_timeout=500ms",
+        )
+        .unwrap();
+        assert_eq!(address.contact_points, ["a:9042", "b:9043", "[::1]:9044", "[::2]:9042"]);
+        assert_eq!(address.keyspace, "elections");
+        assert_eq!(address.levels, Levels::Local("dc1".into()));
+        assert_eq!(address.request_timeout, Duration::from_millis(500));
+        assert_eq!(address.user.as_deref(), Some("vvm"));
+        assert_eq!(address.password_file, Some("/run/x=y".into()));
+        assert_eq!(address.replication, Some(3));
+        let plain = parse("scylla://a/b").unwrap();
+        assert_eq!(plain.request_timeout, REQUEST_TIMEOUT);
+        assert_eq!((plain.levels, plain.replication, plain.tls), (Levels::Global, None, None));
+    }
+
+    #[test]
+    fn authority_turns_tls_on() {
+        let tls = |options: &str| parse(&format!("scylla://a/b?{options}")).unwrap().tls.unwrap();
+        let pem = |path: &str| Pem::File(path.into());
+        let plain = Tls { authority: Some(pem("ca")), names: Names::Address, own: None };
+        assert_eq!(tls("tls_ca=ca"), plain);
+        let own = (pem("c"), pem("k"));
+        let whole = tls("tls_key=k&tls_ca=ca&tls_certificate=c&tls_name=nodes.example");
+        let name = ServerName::try_from("nodes.example").unwrap();
+        assert_eq!(whole, Tls { names: Names::Is(name), own: Some(own), ..plain.clone() });
+        assert_eq!(tls("tls_ca=ca&tls_name=*"), Tls { names: Names::Any, ..plain });
+    }
+
+    #[test]
+    fn password_without_tls_is_warned_of() {
+        let warning = |url| parse(url).unwrap().unencrypted_password();
+        let text = warning("scylla://a/b?user=vvm").unwrap();
+        assert!(text.contains("user `vvm`") && text.contains("add tls_ca=PATH"), "{text}");
+        assert_eq!(warning("scylla://a/b?user=vvm&tls_ca=ca"), None);
+        assert_eq!(warning("scylla://a/b"), None);
+    }
+
+    #[test]
+    fn refusal_names_the_mistake_and_the_way_out() {
+        let table = [
+            ("scylla:host/keyspace", "write scylla://"),
+            ("scylla://host", "the keyspace is missing"),
+            ("scylla://host/", "not a keyspace"),
+            ("scylla://host/a-b", "not a keyspace"),
+            ("scylla:///keyspace", "is no host"),
+            ("scylla://a,,b/keyspace", "is no host"),
+            ("scylla://::1/keyspace", "[address]:9042"),
+            ("scylla://a:0/keyspace", "write host:9042"),
+            ("scylla://vvm:secret@a/keyspace", "VVM_STORAGE_PASSWORD"),
+            ("scylla://a/keyspace?user=vvm&password=secret", "VVM_STORAGE_PASSWORD"),
+            ("scylla://a/keyspace?serial=local", "Add datacenter=NAME"),
+            ("scylla://a/keyspace?serial=quorum", "`local` or `global`"),
+            ("scylla://a/keyspace?user", "write user=VALUE"),
+            ("scylla://a/keyspace?tls_certificate=c&tls_ca=ca", "give both"),
+            ("scylla://a/keyspace?tls_key=k&tls_ca=ca", "give both"),
+            ("scylla://a/keyspace?tls_certificate=c&tls_key=k", "add tls_ca=PATH"),
+            ("scylla://a/keyspace?tls_name=a", "add tls_ca=PATH"),
+            ("scylla://a/keyspace?tls_ca=ca&tls_name=a b", "not the name of a server"),
+            ("scylla://a/keyspace?request_timeout=5m", "request_timeout=5s"),
+            ("scylla://a/keyspace?replicas=3", "no option `replicas`"),
+            ("scylla://a/keyspace?replication=0", "a number, `3`"),
+            ("scylla://a/keyspace?replication=dc1:3", "a number, `3`"),
+        ];
+        for (url, part) in table {
+            let error = Address::parse(url).unwrap_err().to_string();
+            assert!(error.contains(part) && !error.contains("secret"), "{url}: {error}");
+        }
+    }
+
+    #[test]
+    fn periodic_sync_of_the_commit_log_is_a_concern() {
+        let of = |sync| with_commit_log(sync, Description::new("Apache Cassandra"));
+        assert!(of(Some("periodic")).concerns[0].contains("group or batch"));
+        for sync in ["batch", "group"] {
+            assert_eq!(of(Some(sync)).concerns, Vec::<String>::new());
+            assert_eq!(of(Some(sync)).setting("commitlog_sync"), Some(sync));
+        }
+        assert!(of(None).setting("commitlog_sync").unwrap().starts_with("unknown"));
+    }
+}
