@@ -1,7 +1,6 @@
-//! Commands that show what the README claims: each runs a package under `evidence/`, in release where time is
-//! measured. And `cargo xtask evidence --smoke`: every command of `docs/contributing/evidence.md`, at a small
-//! size. There the programs are those that the tests build, without optimisation: a small run shows that a
-//! command works, and no figure.
+//! Commands that show what the README claims: each runs a package under `evidence/`, in release where time is measured.
+//! And `cargo xtask evidence --smoke`: every command of `docs/contributing/evidence.md` at a small size, with the
+//! programs of the tests, unoptimised: it shows that a command works, and no figure.
 
 use crate::{
     left_out::{self, LeftOut},
@@ -59,8 +58,7 @@ enum How {
 
 use How::{OwnStep, Small};
 
-/// The commands behind `cargo xtask`, as on the page. A small run shows no figure, so late may be what a busy machine
-/// delays (`--at-most-ms`).
+/// The commands behind `cargo xtask`, as on the page. At a small size, late may be what a busy machine delays.
 #[rustfmt::skip]
 const SMOKES: &[(&str, How, Option<Need>)] = &[
     ("sim --seeds 50000", Small("simulation --seeds 50"), None),

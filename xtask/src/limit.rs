@@ -45,8 +45,7 @@ pub(crate) fn is_interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }
 
-/// Runs `command` to its end, at most for `limit`, and returns what it printed. Fails if it can't be started, took too
-/// long, or was interrupted.
+/// Runs `command` to its end, at most for `limit`, and returns its output. Fails if not started, late, or interrupted.
 pub(crate) fn output(command: &mut Command, limit: Duration) -> io::Result<Output> {
     let (mut stdout, mut stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
     command.stdout(stdout.try_clone()?).stderr(stderr.try_clone()?);
@@ -69,8 +68,7 @@ pub(crate) fn stdout(command: &mut Command, limit: Duration) -> io::Result<Outpu
     Ok(Output { status, stdout: text(&mut stdout)?, stderr: Vec::new() })
 }
 
-/// Runs `command` to its end, and shows `see` each line of its output. It is killed if `see` finds nothing new
-/// for `silence`.
+/// Runs `command` to its end, showing `see` each line. Kills it if `see` finds nothing new for `silence`.
 pub(crate) fn watch(
     command: &mut Command,
     silence: Duration,

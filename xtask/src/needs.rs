@@ -1,5 +1,4 @@
-//! What a step needs that some machines lack, and where tests keep their files: in memory, where the machine has such a
-//! place.
+//! What a step needs that some machines lack, and where tests keep their files: in memory, where that is possible.
 
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use std::{
@@ -118,9 +117,8 @@ const NEEDED_BYTES: u64 = 4 << 30;
 
 const SCRATCH: &str = "TMPDIR";
 
-/// Returns the place, as a variable for programs. Tests use TTLs of a second or two. A disk that is busy with a build
-/// has been seen to take 700 ms for one fsync, which costs leaderships. Tests of full and broken disks make these
-/// themselves.
+/// Returns the place, as a variable for programs. Tests use TTLs of a second or two; a disk that is busy with a build
+/// has been seen to take 700 ms for one fsync, which costs leaderships. Tests of broken disks make their own.
 pub(crate) fn scratch_variable() -> Option<(&'static str, &'static str)> {
     scratch().map(|place| (SCRATCH, place))
 }

@@ -12,8 +12,7 @@ use std::{
 /// How many programs that mostly wait run at once. Three clusters would be late on two cores.
 pub(crate) const AT_ONCE: usize = 2;
 
-/// Works on all items, so many at once: each one begins when another one has ended. Returns what came of each, in their
-/// order.
+/// Works on all items, so many at once: each begins when another one has ended. Returns the results in their order.
 pub(crate) fn side_by_side<'a, T: Sync, R: Send>(
     items: &'a [T],
     at_once: usize,

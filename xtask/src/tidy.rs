@@ -90,8 +90,7 @@ impl File {
     }
 }
 
-/// What files must not mention: values without I/O stay so, and what drivers share knows no driver. Cargo keeps the
-/// arrows between crates.
+/// What files must not mention: values stay free of I/O, shared parts know no driver. Cargo keeps crates apart.
 const FORBIDDEN: [(&str, &[&str]); 5] = [
     ("crates/ielections/src/protocol", &["tokio::", "async_trait", "crate::engine"]),
     ("crates/containment/src/rules.rs", &["tokio::", "rustix::", "std::process"]),

@@ -37,8 +37,7 @@ impl fmt::Display for Level {
 /// The level that a caller requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RequestedLevel {
-    /// The best level that the command can't notice. In a PID namespace its processes have other numbers, so
-    /// that level is not chosen.
+    /// The best level that the command can't notice: not a PID namespace, in which its processes have other numbers.
     Auto,
     /// This level, or a refusal.
     Exactly(Level),
@@ -89,8 +88,7 @@ impl Containment {
         keepers.push(keeper);
     }
 
-    /// Returns whether the control group, if there is one, has no member. Kills those that it finds, and
-    /// waits a moment for their end.
+    /// Kills what it finds in the control group, and waits a moment for its end. Returns whether there is no member.
     pub(crate) fn has_no_member(&self) -> bool {
         self.group.as_ref().is_none_or(|group| group.is_empty_or_killed())
     }

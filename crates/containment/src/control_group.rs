@@ -1,6 +1,5 @@
 //! [`ControlGroup`]: a control group for the command's processes, which can be killed at once (cgroups(7), version 2).
-//! The guardian makes it below its own group. Each process holds a descriptor of its folder, because the file system
-//! may be mounted elsewhere later.
+//! The guardian makes it below its own group. Each process holds a descriptor of its folder: the mount may change.
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -25,15 +24,13 @@ pub(crate) struct ControlGroup {
 
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How many looks in a row may find the same members. Looks and not a time, because on a busy machine killed
-/// processes need long to end.
+/// How many looks in a row may find the same members. Not a time: on a busy machine killed processes need long to end.
 const LOOKS: u32 = 10;
 
 /// How many looks there are in all, if other processes enter and leave the group.
 const ALL_LOOKS: u32 = 600;
 
-/// How many names are tried. Processes of the same number, in other PID namespaces or earlier, may have left
-/// groups behind.
+/// How many names are tried. Processes of the same number, earlier or in other PID namespaces, may have left groups.
 const NAMES: u32 = 1_000;
 
 impl ControlGroup {

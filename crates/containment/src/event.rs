@@ -35,8 +35,7 @@ pub enum SupervisionEvent {
         /// The reason.
         cause: io::Error,
     },
-    /// The supervisor has finished, was killed, and does not end: a thread of it hangs in the kernel. The
-    /// guardian ends without it.
+    /// The supervisor has finished or was killed, but a thread of it hangs in the kernel. The guardian ends without it.
     LeftBehind(Pid),
     /// [`PreStop`](crate::Helper::PreStop) was skipped: the kill deadline is too near.
     NoTimeForPreStop,

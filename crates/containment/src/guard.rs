@@ -73,8 +73,7 @@ fn start_supervisor(
     let (link, far) = link::pair()?;
     let (first, arguments) = arguments.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let mut command = launch::command(first, arguments.iter().cloned(), far);
-    // A group of its own, so that the terminal's signals to its foreground group reach the supervisor only
-    // through the guardian.
+    // A group of its own: the terminal's signals to the foreground group reach the supervisor only by the guardian.
     command.process_group(0);
     for (name, value) in environment {
         match value {
@@ -133,8 +132,7 @@ pub struct SupervisorEnd {
     pub deadline: Option<Instant>,
     /// Whether it outlived its deadline, and had to be killed.
     pub deadline_passed: bool,
-    /// Whether every descendant is proven to have ended: `wait` has returned ECHILD, and the control group,
-    /// if there is one, was removed.
+    /// Whether every descendant is proven to have ended: `wait` has returned ECHILD, and any control group was removed.
     pub proven: bool,
 }
 

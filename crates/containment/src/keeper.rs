@@ -84,8 +84,7 @@ pub(crate) fn keep(link: &Link<FromKeeper, ToKeeper>, order: KeeperTask<'_>, sig
     let mut established = || {
         let containment = match scope {
             Scope::Descendants => {
-                // Processes that the command leaves behind become children of this one, which waits for the
-                // last of them (I6).
+                // Processes that the command leaves behind become children of this one, which waits for them all (I6).
                 set_child_subreaper(Some(getpid()))?;
                 Containment::from_guardian(Level::Guardian, descriptors.next()).map_err(io::Error::other)?
             }

@@ -83,8 +83,7 @@ impl<Out: Message, In: Message> Link<Out, In> {
         let received = loop {
             let into = &mut [IoSliceMut::new(&mut bytes)];
             match recvmsg(&self.socket, into, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
-                // CONNRESET is reported once, if the other end closed before it had read every message. The last
-                // messages that it sent follow.
+                // CONNRESET is reported once, if the other end closed with messages unread. Its last messages follow.
                 Err(Errno::INTR | Errno::CONNRESET) => {}
                 outcome => break outcome,
             }
@@ -116,8 +115,7 @@ impl<Out, In> AsFd for Link<Out, In> {
     }
 }
 
-/// One message in transit: a version, a kind, and four numbers. It has a fixed size, so that a guardian needs no
-/// memory to read one.
+/// One message in transit: a version, a kind, and four numbers, in a fixed size: a guardian reads it without memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Frame {
     pub(crate) kind: u8,

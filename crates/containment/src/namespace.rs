@@ -61,8 +61,7 @@ pub(crate) fn outside_main(arguments: &[OsString]) -> Result<ExitCode, StageErro
     let link = launch::given_link::<FromKeeper, ToKeeper>()?;
     Ok(match start_init(arguments).and_then(wait) {
         Ok(ended) => {
-            // Process 1 is reaped, and so everything in its namespace has ended (pid_namespaces(7)): the
-            // proof at this level (I6).
+            // Process 1 is reaped, so all in its namespace has ended (pid_namespaces(7)): the proof at this level (I6).
             let _ = link.send(&FromKeeper::Gone);
             match ended.signal().and_then(signal_of) {
                 Some(signal) => signals::die_of(signal),
@@ -158,8 +157,7 @@ pub(crate) fn init_main(arguments: &[OsString]) -> Result<u8, StageError> {
     }
 }
 
-/// Keeps the command. Fails only before anything is started. `outside` is the process that made the namespace, by its
-/// number there.
+/// Keeps the command. Fails only before a start. `outside` is the maker of the namespace, by its number there.
 fn serve(
     outside: Pid,
     command: &[OsString],

@@ -127,8 +127,7 @@ pub fn is_proven(was_ready: bool, said_gone: bool) -> bool {
     said_gone || !was_ready
 }
 
-/// The time after the supervisor's deadline: twice that of its second layer, so that the supervisor can still
-/// log its end.
+/// The time after the supervisor's deadline: twice that of its second layer, so that its end can still be logged.
 pub(crate) const BEHIND_THE_SUPERVISOR: Duration = SECOND_LAYER_BEHIND.saturating_mul(2);
 
 /// How long a supervisor that has finished may take to end, and as long again after it is killed. Only a
@@ -144,9 +143,8 @@ pub struct GuardianRules {
 
 impl GuardianRules {
     /// The deadline moved. Returns when the guardian's timer expires for it. The timer wakes the guardian and does not
-    /// kill it: process 1 ignores kill timers, and after a suspend both timers would be due at once and leave the
-    /// command's processes behind. A supervisor notices a guardian that is stopped or hangs
-    /// ([`lapsed`](crate::lapsed)).
+    /// kill it: process 1 ignores kill timers, and after a suspend both would be due at once and leave the command's
+    /// processes behind. A supervisor notices a guardian that is stopped or hangs ([`lapsed`](crate::lapsed)).
     pub fn moves(&mut self, deadline: Option<Instant>) -> Option<Instant> {
         self.deadline = deadline;
         self.expires_at()

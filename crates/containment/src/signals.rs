@@ -54,8 +54,7 @@ pub struct SignalForCommand {
 /// Where a signal to the guardian came from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SignalSource {
-    /// The terminal. Its whole foreground group has got the signal, except for HUP, which may be for the
-    /// guardian alone.
+    /// The terminal. Its whole foreground group got the signal, except for HUP, which may be for the guardian alone.
     Terminal,
     /// Probably the shell that leads the terminal's session.
     Shell,
@@ -130,8 +129,7 @@ impl Signals {
         Ok(self.pending().unwrap_or_default())
     }
 
-    /// Catches the signals, and unblocks them in this thread and in those that it starts: the process may
-    /// have inherited a mask.
+    /// Catches the signals, and unblocks them here and in threads started later: the mask may have been inherited.
     fn catch_these(wanted: &[Signal]) -> io::Result<Self> {
         let (read, write) = UnixStream::pair()?;
         let numbers = wanted.iter().map(|signal| signal.as_raw());

@@ -27,9 +27,8 @@ use vvm_clock::{Clock, Instant};
 /// hangs takes longer. The command's lease is renewed meanwhile.
 const KEEPER_ANSWERS: Duration = Duration::from_secs(5);
 
-/// How long a keeper may take to confirm a deadline before it is sent again. A message is lost if the link is
-/// full. The pause doubles each time, so that a keeper that hangs does not find a full link, in which an order to
-/// kill would be lost.
+/// How long a keeper may take to confirm a deadline before it is sent again: a full link loses messages. The pause
+/// doubles each time, so that a keeper that hangs does not fill the link, which would lose an order to kill.
 const CONFIRMS_WITHIN: Duration = Duration::from_millis(100);
 
 /// The caller's controls of a supervision.

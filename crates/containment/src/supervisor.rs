@@ -168,9 +168,8 @@ struct GuardianWatchTask<OnDeath> {
 }
 
 impl GuardianWatch {
-    /// Watches the process of the descriptor `guardian`. When it ends, calls `on_death`, and kills this process as soon
-    /// as [`end`](Self::end) is called, at the latest shortly before `deadline`. No keeper may be started after
-    /// `on_death`.
+    /// Watches the process of the descriptor `guardian`. When it ends, calls `on_death`, and kills this process once
+    /// [`end`](Self::end) is called, at the latest shortly before `deadline`. Start no keeper after `on_death`.
     pub fn start(
         guardian: Arc<OwnedFd>,
         containment: Containment,

@@ -71,8 +71,7 @@ fn kill_descendants(containment: &Containment) -> Vec<Pid> {
     out_of_reach
 }
 
-/// Kills and reaps until no descendant is left. Blocks, also for a process in an uninterruptible system call or of
-/// another user.
+/// Kills and reaps until no descendant is left. Blocks, also for one in an uninterruptible call or of another user.
 pub fn end_all(
     containment: &Containment,
     mut on_reaped: impl FnMut(Reaped),

@@ -74,8 +74,7 @@ struct Deadline {
     subject: Subject,
 }
 
-/// One armed deadline. Dropping it leaves the deadline armed. It is not `Clone`, so that one owner moves the deadline.
-/// Other sets ignore it.
+/// One armed deadline. Dropping it leaves the deadline armed. Not `Clone`: one owner moves it. Other sets ignore it.
 #[must_use = "an armed deadline ends the process unless its owner confirms or disarms it"]
 #[derive(Debug)]
 pub struct ArmedDeadline {

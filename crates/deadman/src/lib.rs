@@ -1,5 +1,4 @@
-//! Kills this process at a deadline that only a confirmed renewal moves later, even if the process hangs, is
-//! stopped or frozen.
+//! Kills this process at a deadline that only a confirmed renewal moves later, even if it hangs, is stopped or frozen.
 //!
 //! ```
 //! # fn main() -> Result<(), vvm_deadman::ArmError> {

@@ -57,9 +57,8 @@ impl SystemTrigger {
 
 impl Trigger for SystemTrigger {
     /// Makes one system call, and a second one for the thread only if the deadline becomes earlier than the thread's
-    /// alarm. The thread notices a later deadline when the old alarm wakes it. The thread compares the time under the
-    /// same lock. Once it has found the deadline passed, this call does not return, and the kernel timer does not
-    /// change.
+    /// alarm: a later one is noticed when the old alarm wakes the thread. The thread compares the time under the same
+    /// lock. Once it has found the deadline passed, this call does not return, and the kernel timer stays.
     fn set_earliest(&self, earliest: Option<(Instant, &Subject)>) -> io::Result<()> {
         let behind = earliest.map(|(at, _)| at.after(SECOND_LAYER_BEHIND));
         self.first.set(earliest, || self.second.set(behind))
@@ -71,8 +70,7 @@ impl Trigger for SystemTrigger {
 }
 
 impl Deadman {
-    /// Returns a set with a [`SystemTrigger`], which fails as its `start`: its earliest deadline ends this process. A
-    /// process needs one.
+    /// Returns the one set of a process. Its [`SystemTrigger`] acts at the earliest deadline. Fails as its `start`.
     pub fn system() -> Result<Self, ArmError> {
         Ok(Self::with_trigger(SystemTrigger::start()?))
     }

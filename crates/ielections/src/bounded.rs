@@ -1,5 +1,4 @@
-//! [`bounded`] is the one function of the crate that may drop a write before it is answered. The dropped write counts
-//! as `Unknown` (I7, I10).
+//! [`bounded`] is the one function of the crate that may drop an unanswered write, which counts as `Unknown` (I7, I10).
 
 use crate::env::panic_message;
 use futures_util::future::{AbortRegistration, Abortable, Either, FutureExt, select};
@@ -31,9 +30,8 @@ impl Limit {
     }
 }
 
-/// Returns the call's answer, or `unanswered` once the limit is reached or the driver has panicked: a bug in a driver
-/// must not end the engine, since nothing else can disarm a deadline. A call that is answered at its first poll costs
-/// no timer.
+/// Returns the call's answer, or `unanswered` once the limit is reached or the driver has panicked: its bug must not
+/// end the engine, which alone can disarm a deadline. A call that is answered at its first poll costs no timer.
 pub(crate) async fn bounded<T>(
     call: impl Future<Output = T> + Unpin,
     limit: Limit,

@@ -28,8 +28,7 @@ use tokio::sync::{
     oneshot,
 };
 
-/// Campaigns for leaderships on one storage. One task drives all campaigns and leaderships. It ends when this value and
-/// its last leadership are dropped.
+/// Campaigns for leaderships on one storage. One task drives them all until this value and the last one are dropped.
 pub struct Elections<K> {
     commands: Arc<UnboundedSender<Command<K>>>,
     next_ticket: AtomicU64,
@@ -163,8 +162,7 @@ struct EngineTask<K: Key> {
     commands: UnboundedReceiver<Command<K>>,
     hinted: Arc<AtomicBool>,
     has_handles: bool,
-    /// Their callers get the answer when the task drops them. The last field, so that storage, clock and
-    /// calls are dropped before (I9).
+    /// Their callers get the answer when the task drops them. The last field: storage, clock, calls drop before (I9).
     cleanups: Vec<oneshot::Sender<()>>,
 }
 

@@ -173,8 +173,7 @@ impl Standing {
         self.state().incarnation
     }
 
-    /// When the process is killed unless a renewal is confirmed before (I3), or while a successor is named its
-    /// acknowledgement.
+    /// When the process is killed unless a renewal (I3) or, with a successor named, its acknowledgement comes before.
     pub fn kill_at(&self) -> Instant {
         self.state().kill_at()
     }

@@ -58,8 +58,7 @@ pub struct Vacant {
 /// depends on the reader and the moment.
 #[derive(Clone, Debug)]
 pub enum Slot {
-    /// Never led, or released. A slot with an *expired* record is not vacant: it stays `Held` until a
-    /// candidate takes it over (I5).
+    /// Never led, or released. A slot with an *expired* record stays `Held` until a candidate takes it over (I5).
     Vacant(Vacant),
     /// The slot has a record, whether or not its leader is alive.
     Held {
@@ -236,8 +235,7 @@ impl FromStr for Incarnation {
 /// Identifies one write attempt. The writer chooses it before it sends, so that a read-back recognises a
 /// write without an answer, and an observer sees that a record is unchanged (I7).
 ///
-/// New for *every* attempt, also of a renewal: confirmed by its incarnation alone, a lost renewal would count
-/// as applied.
+/// New for *every* attempt, also of a renewal: by the incarnation alone, a lost renewal would count as applied.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Version {
     /// The acquisition attempt.

@@ -27,8 +27,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The least `max_key_bytes`: enough for a cluster name as long as a host name (255 bytes, RFC 1035), a
-    /// slot, prefixes and escapes.
+    /// The least `max_key_bytes`: a host name as cluster (255 bytes, RFC 1035), a slot, prefixes and escapes.
     pub const LEAST_KEY_BYTES: usize = 512;
 }
 
@@ -93,13 +92,11 @@ pub enum Delete {
 ///
 /// # Contract
 /// 1. Every write is one atomic, linearizable step on one key: applied whole or not at all.
-/// 2. `insert_if_not_exist` applies exactly if the slot is vacant *and* its last epoch is
-///    `vacant.last_epoch`.
+/// 2. `insert_if_not_exist` applies exactly if the slot is vacant *and* `vacant.last_epoch` is its last epoch.
 /// 3. `take_over` and `compare_and_swap` apply exactly if the slot holds the version (and epoch) named.
 /// 4. `compare_and_delete` applies exactly if the slot holds the incarnation and epoch named, in any version.
 /// 5. The next `get` returns the record that was applied, byte for byte: holder, version, TTL and epoch.
-/// 6. A slot's last epoch survives release, expiry, closing and reopening; a storage never shows a smaller
-///    one again.
+/// 6. A slot's last epoch survives release, expiry, closing and reopening; a storage never shows a smaller one.
 /// 7. *Never early* (I5): a record stays `Held` until a write replaces or deletes it. No TTL ends it. A
 ///    `proven_age` is never larger than the time since the call that wrote the version was issued.
 /// 8. A refused write returns the slot, as a `get` in its place would have.
@@ -125,9 +122,8 @@ pub trait TtlStorage<K: Key>: Debug + Send + Sync + 'static {
     /// Claims a vacant slot. `entry.epoch` is larger than `vacant.last_epoch`: the caller guarantees it.
     async fn insert_if_not_exist(&self, key: &K, vacant: Vacant, entry: &Entry) -> Result<Claim, WriteError>;
 
-    /// Claims the slot of a dead leader: replaces exactly the version `observed`. `entry.epoch` is larger
-    /// than `observed.epoch`. The caller has observed the record for its TTL, so the driver does not check
-    /// that it has expired.
+    /// Claims the slot of a dead leader: replaces exactly the version `observed`. `entry.epoch` is larger than
+    /// `observed.epoch`. The caller has observed the record for its TTL: the driver does not check expiry.
     async fn take_over(&self, key: &K, observed: &Entry, entry: &Entry) -> Result<Claim, WriteError>;
 
     /// Renews: replaces exactly the version `held` by `entry`, which has the same epoch and incarnation.
@@ -178,8 +174,7 @@ pub trait TtlStorage<K: Key>: Debug + Send + Sync + 'static {
     async fn close(&self);
 }
 
-/// A leadership key. Logs and the deadman's last message display it. Keys are ordered so that an iteration over them is
-/// reproducible in a simulation.
+/// A leadership key. Logs and the deadman's last message show it. Ordered, so that a simulation is reproducible.
 pub trait Key: Clone + Eq + Ord + Hash + Debug + Display + Send + Sync + 'static {}
 impl<K: Clone + Eq + Ord + Hash + Debug + Display + Send + Sync + 'static> Key for K {}
 

@@ -129,8 +129,7 @@ pub fn env(clock: &MockClock) -> Env {
     }
 }
 
-/// Runs `test` on a runtime of one thread that advances the clock whenever no task can run. Panics if it is not done
-/// after an hour of the clock.
+/// Runs `test` on a runtime of one thread that advances the clock whenever no task can run. Panics after an hour of it.
 pub fn in_mock_time(clock: &MockClock, test: impl Future<Output = ()>) {
     let idle = clock.clone();
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -95,8 +95,7 @@ impl Timing {
         self.share(RETRY)
     }
 
-    /// How long attempts to write documents may fail before the callers get an error (8 s): three attempts
-    /// and their pauses.
+    /// How long attempts to write documents may fail before callers get an error (8 s): three attempts and pauses.
     pub fn document_timeout(self) -> Duration {
         self.share(3 * ATTEMPT + 2 * RETRY)
     }

@@ -54,8 +54,7 @@ impl RegistryBuilder {
         }
     }
 
-    /// Adds a service, and returns the program's access to it. Fails if the name or the collection is taken, or the
-    /// collection's name is not valid.
+    /// Adds a service, and returns access to it. Fails if its name or collection is taken, or the latter invalid.
     pub fn register<S: Service>(&mut self, service: S) -> Result<ServiceHandle<S>, RegisterError> {
         let collection = Collection::new(S::COLLECTION)?;
         if self.names.contains(S::NAME) {
@@ -116,8 +115,7 @@ impl Registry {
     /// [`LeadError`]. No instance of this term runs then.
     ///
     /// # Cancel safety
-    /// Dropping it interrupts the instances, but does not wait for them: do not release the leadership then.
-    /// The next term waits for them.
+    /// Dropping it interrupts the instances without waiting, so keep the leadership. The next term waits for them.
     pub async fn lead(&self, standing: Standing, stop: CancellationToken) -> Result<(), LeadError> {
         let _turn = self.turns.take(&standing)?;
         let documents = standing.documents().ok_or(LeadError::NoDocuments)?;
@@ -133,8 +131,7 @@ impl Registry {
             }
             drop(end);
         };
-        // A rebuild returns once the term has ended. It is not dropped, because it may be waiting for the
-        // service's own code.
+        // A rebuild returns once the term has ended. It is not dropped: it may be waiting for the service's own code.
         tokio::join!(rebuilding, ending);
         self.join().await;
         match term.deposed() {

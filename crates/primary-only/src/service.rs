@@ -93,8 +93,7 @@ pub trait Task: Send + Sync + 'static {
     /// then on it runs in every term until [`delete`](crate::StateCell::delete).
     ///
     /// # Errors
-    /// Why the task is not done. If its document exists, the next leader runs it again. A panic is caught and
-    /// has the same effect.
+    /// Why the task is not done. If its document exists, the next leader runs it again. A panic has the same effect.
     async fn run(&self, cx: RunContext<Self::Doc>) -> Result<(), BoxError>;
 
     /// Returns whether a request for an instance with this document is satisfied by this one. Runs under a
@@ -126,8 +125,7 @@ impl PrepareContext {
     }
 }
 
-/// How an instance ended in this term. An instance whose document exists runs again in the next term, whatever its
-/// outcome was.
+/// How an instance ended in this term. If its document exists, it runs again in the next term, whatever the outcome.
 #[derive(Clone, Debug)]
 pub enum Outcome {
     /// The run returned `Ok`: the task is done.

@@ -84,11 +84,9 @@ impl<S: Service> ServiceHandle<S> {
         Ok(list.instances.values().cloned().map(Handle::new).collect())
     }
 
-    /// Returns the instance of this id if it is for the same request, or creates one. Waits while the service
-    /// is being rebuilt.
+    /// Returns the instance of this id if it is for the same request, or creates one. Waits during a rebuild.
     ///
-    /// A new instance is lost with this process until its run has written its document, which
-    /// [`Handle::persisted`] waits for.
+    /// A new instance is lost with this process until its run has written its document ([`Handle::persisted`]).
     ///
     /// # Panics
     /// If the service's own code panics.

@@ -298,8 +298,7 @@ pub struct RunContext<Doc> {
     /// document, so that the next leader repeats less work. To stop waiting:
     /// `cx.stop.run_until_cancelled(work).await.ok_or(TermInterrupted)?`
     pub stop: CancellationToken,
-    /// The leadership. Its epoch fences writes to other systems, and [`ensure`](Standing::ensure) checks that
-    /// a step fits into the time left.
+    /// The leadership. Its epoch fences writes to other systems; [`ensure`](Standing::ensure) checks the time left.
     pub standing: Standing,
 }
 

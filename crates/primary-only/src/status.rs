@@ -82,8 +82,7 @@ pub struct ServiceStatus {
     pub quarantined: Vec<Quarantined>,
 }
 
-/// A document from which no instance can be made. This crate does not change it. Repair or delete it; the next term
-/// reads it again.
+/// A document from which no instance can be made. This crate leaves it: repair or delete it for the next term.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Quarantined {

@@ -51,8 +51,7 @@ use vvm_clock::{Clock, Instant, Sleep, WallClock};
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
-/// A runtime also parks while it waits for a socket, another thread or the machine's time. Use the hook only in tests
-/// that wait for none of these.
+/// A runtime also parks for a socket, another thread or the machine's time: only for tests that wait for none of these.
 #[derive(Clone, Default)]
 pub struct MockClock(Arc<Mutex<Timeline>>);
 

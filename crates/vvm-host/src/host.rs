@@ -233,9 +233,8 @@ impl Host {
         self.on_claim = Some(Box::new(report));
     }
 
-    /// Names the other processes that enforce the kill deadline, so that a successor is named only after each of them has
-    /// confirmed the earlier deadline that follows. Default: none, for services that are tasks of this process. The last
-    /// call counts.
+    /// Names the other processes that enforce the kill deadline, so that a successor is named only after each has
+    /// confirmed the earlier deadline that follows. Default: none, for services in this process. The last call counts.
     pub fn enforced_by(&mut self, enforcers: Vec<DeadlineEnforcer>) {
         self.enforcers = enforcers;
     }
@@ -246,8 +245,7 @@ impl Host {
         self.waits_since = Some(began);
     }
 
-    /// Returns when the first campaign gives up, unless it gives up for another reason. The opening of the storage
-    /// counts, too.
+    /// Returns when the first campaign gives up, unless for another reason. The opening of the storage counts, too.
     pub fn gives_up_at(&self) -> Instant {
         match self.campaigns.settings.acquisition {
             AcquireTimeout::Within(timeout) => {
@@ -260,10 +258,9 @@ impl Host {
     /// Has the host campaign only while `ready` is true, as for a program that must warm up first.
     ///
     /// While it is false, the host claims nothing, and accepts no step-down in its favour.
-    /// [`HostSettings::acquisition`] counts from the moment when it becomes true. When it becomes false, a
-    /// campaign is withdrawn, and a leadership is given up: its services stop, and the record is released. A slot
-    /// that is won just then is released before any service starts. If the sender is dropped, the last value
-    /// stands. The last call counts.
+    /// [`HostSettings::acquisition`] counts from the moment when it becomes true. When it becomes false, a campaign is
+    /// withdrawn, and a leadership is given up: its services stop, and the record is released. A slot won just then is
+    /// released before any service starts. If the sender is dropped, the last value stands. The last call counts.
     ///
     /// ```no_run
     /// # async fn run(settings: vvm_host::HostSettings) -> Result<(), vvm_host::HostError> {

@@ -1,6 +1,5 @@
 //! The HTTP server of a host, with status, metrics and probes, and of `vvm ui`. It is one future with all connections
-//! in it: no task or thread to join, and nothing is left when it is dropped. It waits only for its own sockets, so it
-//! delays no renewal.
+//! in it: nothing to join, and nothing left when it is dropped. It waits only for its sockets, so it delays no renewal.
 
 mod metrics;
 

@@ -99,8 +99,7 @@ impl HostEnd {
         (from < until).then_some((from, until))
     }
 
-    /// Returns when the lease ends: later another process may lead. From the kill deadline it lasts for a fifth of
-    /// the TTL.
+    /// Returns when the lease ends: then another process may lead. It is a fifth of the TTL after the kill deadline.
     fn lease_ends(&self, ttl: Ttl) -> Instant {
         self.deadline.map_or(Instant::NEVER, |deadline| deadline.after(ttl.get() / 5))
     }

@@ -170,8 +170,7 @@ impl LocalQueue {
     }
 }
 
-/// Returns the start that comes first: of those whose periods are comparable to that of the first arrival, the one
-/// of the oldest period.
+/// Returns the start that comes first: of those with periods comparable to the first arrival's, that of the oldest one.
 fn next(waiting: &[Ticket]) -> Option<&Ticket> {
     let first = waiting.iter().min_by_key(|ticket| ticket.arrived)?;
     let Some(order) = PeriodOrder::parse(&first.period) else { return Some(first) };

@@ -1,6 +1,5 @@
 //! Wake-ups between processes of one user on one machine: after a release or a request, the others look at the storage
-//! at once instead of within a second. There is no server: every candidate binds a datagram socket in a folder of the
-//! user ([`folder`]).
+//! at once instead of within a second. No server: every candidate binds a datagram socket in a [`folder`] of the user.
 
 pub(crate) mod folder;
 
@@ -20,12 +19,10 @@ use std::{
 };
 use vvm_clock::{SystemWallClock, WallClock as _};
 
-/// How many datagrams a receiver takes off its queue at once. The kernel keeps ten for a socket by default
-/// (`net.unix.max_dgram_qlen`).
+/// How many datagrams a receiver takes at once: the kernel's default queue of a socket (10, `net.unix.max_dgram_qlen`).
 const DRAINED: usize = 1024;
 
-/// How old a socket without a receiver has to be before it is removed. A socket that is being bound has none
-/// for a moment.
+/// How old a socket without receiver must be before it is removed: one that is being bound has none for a moment.
 const ABANDONED: Duration = Duration::from_secs(60);
 
 /// Wakes the candidates for one name.
@@ -97,8 +94,7 @@ struct WakeReceiver {
 }
 
 impl LocalWakeups {
-    /// Joins the candidates for `name`, and removes abandoned sockets. The socket of this candidate exists until
-    /// the value is dropped.
+    /// Joins the candidates for `name`, until the value is dropped, and removes abandoned sockets.
     pub(crate) fn join(dir: &LocalDir, name: &str) -> Result<Self, UnfitFolder> {
         let sender = WakeSender::to(dir, name)?;
         let Some((folder, _)) = &sender.to else { return Ok(Self::disabled()) };

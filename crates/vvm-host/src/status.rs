@@ -139,9 +139,8 @@ impl HostStatus {
     }
 
     /// Fails with the reason if this process does not lead, and could not if a slot were free. A standby that reaches
-    /// its storage is ready: otherwise a roll-out that waits for readiness would never finish. A storage that can be
-    /// read may refuse every write (disk full, no write quorum), so a failed claim or renewal counts until the next one
-    /// is answered.
+    /// its storage is ready: a roll-out that waits for readiness would never finish otherwise. A storage that can be
+    /// read may refuse every write (disk full, no quorum), so a failed claim or renewal counts until the next answer.
     pub(crate) fn readiness(&self) -> Result<(), String> {
         let role = self.role();
         let problem = self.storage.lock();
@@ -273,8 +272,7 @@ impl HostStatus {
         });
     }
 
-    /// Records that the work is to stop, or has stopped by itself. The first reason stands. Nothing changes
-    /// unless there is work.
+    /// Records that the work is to stop or has stopped by itself. The first reason stands. Without work: nothing.
     pub fn stops(&self, why: WhyStopping) {
         let changed = self.change(|role| {
             let (Role::Starting(leading) | Role::Leading(leading) | Role::Idling { leading, .. }) = role

@@ -63,8 +63,7 @@ impl StopRequests {
 pub(crate) struct StopSignals(Vec<(Signal, Arrivals)>);
 
 impl StopSignals {
-    /// Catches TERM and INT. Catches HUP and QUIT if they are to stop the host, unless they are ignored already, as
-    /// HUP is under `nohup`.
+    /// Catches TERM and INT, and, if they stop the host, HUP and QUIT unless ignored already, as HUP is under `nohup`.
     pub(crate) fn catch(stop_on_hup: bool, stop_on_quit: bool) -> io::Result<Self> {
         let mut caught = vec![Signal::TERM, Signal::INT];
         for (optional, stops) in [(Signal::HUP, stop_on_hup), (Signal::QUIT, stop_on_quit)] {

@@ -1,7 +1,6 @@
 //! A service that runs only while this process leads.
 //!
-//! Run `cargo run -p vvm-orch --example only_while_leading` in two terminals, and end one of them with Ctrl-C
-//! or `kill -9`.
+//! Run `cargo run -p vvm-orch --example only_while_leading` in two terminals, and end one with Ctrl-C or `kill -9`.
 #![forbid(unsafe_code)]
 
 use ielections::{Elections, Env, Holder, Ttl};

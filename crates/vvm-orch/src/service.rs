@@ -33,8 +33,7 @@ pub trait Service<K: Key>: Send + 'static {
 
     /// Prepares the service, and returns its work. The next service starts after this returns.
     ///
-    /// After `cx.stop` is cancelled, it may return an error or the work. The VVM drives that work, which can
-    /// end what the start has begun.
+    /// After `cx.stop` is cancelled, it may return an error or the work, which the VVM drives to end what was begun.
     ///
     /// # Errors
     /// Why the service can't start. Nothing of it may run then. The error shuts the VVM down.

@@ -17,8 +17,7 @@ use vvm_clock::Clock;
 
 /// A VVM before its launch.
 ///
-/// A VVM can't be launched twice, nor shut down without a launch: launching consumes it, and only a
-/// [`RunningVvm`] has `shutdown`.
+/// A VVM can't be launched twice, nor shut down without a launch, which consumes it and makes a [`RunningVvm`].
 ///
 /// ```no_run
 /// # use {ielections::{Key, Ttl}, vvm_orch::{AcquireTimeout, Vvm}};
@@ -155,8 +154,7 @@ impl<K: Key> RunningVvm<K> {
     }
 
     /// Waits for the first problem (I8). Returns `None` if the VVM shuts down without one. After a problem the VVM
-    /// shuts itself down, and [`shutdown`](Self::shutdown) waits for the end. Cancel safe; several callers may wait at
-    /// once.
+    /// shuts itself down, which [`shutdown`](Self::shutdown) awaits. Cancel safe; several callers may wait at once.
     pub async fn problem(&self) -> Option<Problem> {
         self.state.problem_or_done().await.cloned()
     }

@@ -20,12 +20,10 @@ use ielections::{
 };
 use std::{future::pending, num::NonZeroU32, sync::Arc, time::Duration};
 
-/// A scan of 100,000 slots has about 100 batches. They must fit into an attempt, and the server must not get all at
-/// once.
+/// A scan of 100,000 slots has about 100 batches, to fit into an attempt and not to reach the server all at once.
 const BATCHES: usize = 8;
 
-/// The storage of elections on a database, with settings and requests beside the records. Each call fails if the
-/// storage does.
+/// The storage of elections on a database, with settings and requests beside the records. Calls fail as it does.
 ///
 /// # Cancel safety
 /// A read may be dropped at any time. A write that is dropped may or may not have been applied, and may be repeated.

@@ -237,8 +237,7 @@ pub fn decodes(bytes: &[u8]) -> bool {
 impl Stage {
     const ALL: [Self; 4] = [Self::Asked, Self::Accepted, Self::Begun, Self::Withdrawn];
 
-    /// Returns the number of the write that sets this stage. It is the same from every writer, so no stage
-    /// has two versions.
+    /// Returns the number of the write that sets this stage: the same from every writer, so no stage has two versions.
     const fn number(self) -> u64 {
         match self {
             Self::Asked => 0,

@@ -19,9 +19,8 @@ pub enum Step {
         /// Its record. Its epoch exceeds the last one: the caller guarantees it.
         to: Entry,
     },
-    /// Replaces exactly the version and epoch of `from` by `to`, which has the same incarnation and epoch. `to` is
-    /// stored as it is, so holder and TTL may change: observers wait for the TTL of the record that they see. Elections
-    /// never change them.
+    /// Replaces exactly the version and epoch of `from` by `to`, of the same incarnation and epoch. `to` is stored as
+    /// it is, so holder and TTL may change, as elections never do: observers wait for the TTL that they see.
     Renew {
         /// The record that stands.
         from: Entry,
@@ -35,8 +34,7 @@ pub enum Step {
         /// Its epoch.
         epoch: Epoch,
     },
-    /// Writes documents, and counts the batch, if the fence and all conditions hold. The writes are about
-    /// different documents.
+    /// Writes documents, and counts the batch, if the fence and all conditions hold. Each write is of another document.
     Batch {
         /// The leadership, and the last batch before this one.
         fence: Fence,
@@ -242,8 +240,7 @@ pub fn decide<'step, S: PartitionState>(state: &S, step: &'step Step) -> Result<
     }
 }
 
-/// The five columns of a slot that was led at least once, as databases keep them. A database without unsigned
-/// numbers keeps the same 64 bits.
+/// The five columns of a slot that was led once, as databases keep them: without unsigned numbers the same 64 bits.
 #[allow(dead_code, reason = "drivers in memory and of cells have other rows")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Columns<'row> {

@@ -89,8 +89,7 @@ pub trait SysVvmStorage: Debug + Send + Sync + 'static {
     /// Reads the value that [`Step::Settle`] stored, if there is one; linearizable.
     async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError>;
 
-    /// Returns the limits of documents. `None` if the driver has none: then it is given no batch, and asked
-    /// for no document.
+    /// Returns the limits of documents. `None` if the driver has none: it gets no batch and is asked for no document.
     fn document_limits(&self) -> Option<DocumentLimits> {
         None
     }

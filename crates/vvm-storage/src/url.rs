@@ -327,8 +327,7 @@ pub fn credentials(url: &str) -> &'static [&'static str] {
     parse(url).map_or(&[], |place| place.scheme.credentials)
 }
 
-/// Whether `url` has a password. All users of a machine can read the command line of a process, so it must
-/// not stand there.
+/// Whether `url` has a password. All users of a machine can read command lines, so it must not stand there.
 pub fn has_password(url: &str) -> bool {
     match parse(url) {
         #[cfg(feature = "postgres")]

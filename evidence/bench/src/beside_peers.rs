@@ -256,8 +256,7 @@ const STARTS: Duration = Duration::from_secs(30);
 /// How long the second one waits before the trial.
 const WAITED: Duration = Duration::from_millis(2500);
 
-/// Plus up to so many milliseconds at random, so that trials begin at different points between two looks, and
-/// not all at once.
+/// Plus up to so many milliseconds at random, so that trials begin at different points between two looks.
 const SPREAD: u64 = 5000;
 
 /// When a trial is given up, in TTLs.

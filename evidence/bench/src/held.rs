@@ -120,8 +120,7 @@ impl Round {
     }
 }
 
-/// Measures acquire and release, one pair after another. The original in Go did 317,000 a second on a machine with two
-/// cores.
+/// Measures acquire and release, pair after pair. The original in Go did 317,000 a second on a machine with two cores.
 pub(crate) fn measure_pairs(quick: bool) -> Result<Vec<Figure>, Failure> {
     let (rounds, pairs) = if quick { (3, 20_000) } else { (9, 200_000) };
     let scenes = [Scene::in_memory(Deadline::System)?, Scene::in_memory(Deadline::Ignored)?];

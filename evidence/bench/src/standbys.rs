@@ -1,5 +1,4 @@
-//! What standbys cost that wait, on PostgreSQL: transactions and connections, with notifications and without
-//! (PgBouncer).
+//! What waiting standbys cost on PostgreSQL: transactions and connections, with notifications and without (PgBouncer).
 
 use crate::{
     process::{self, init_storage},

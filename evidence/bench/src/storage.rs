@@ -179,8 +179,7 @@ impl<'scene> Leader<'scene> {
         Ok(Self { scene, key, version: held.version, held })
     }
 
-    /// Renews. Returns the milliseconds that it took; `None` if it was not confirmed. The next one continues
-    /// from what a read shows.
+    /// Renews. Returns the milliseconds taken; `None` if not confirmed. The next one continues from what a read shows.
     async fn renew(&mut self) -> Result<Option<f64>, Failure> {
         let began = self.scene.clock.now();
         self.version = self.version.next();

@@ -65,8 +65,7 @@ const ROWS: [Row; 8] = [
 pub(crate) const NAMESPACE: [&str; 5] = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"];
 
 /// Fail-over after the death of the leader's host, with a standby on the machine: the guardian releases the record, so
-/// the TTL does not matter. It does if all processes die at once. With `quick` few rounds, and without those that take
-/// most of a TTL.
+/// the TTL does not matter, unless all processes die at once. With `quick` few rounds, and none of most of a TTL.
 pub(crate) fn of_dead_hosts(quick: bool) -> Result<Vec<Figure>, Failure> {
     let mut figures = Vec::new();
     for row in ROWS {
@@ -84,8 +83,7 @@ pub(crate) fn of_dead_hosts(quick: bool) -> Result<Vec<Figure>, Failure> {
 }
 
 impl Row {
-    /// Returns the seconds from each death until the next command works. Fails if this machine does not
-    /// allow such a death.
+    /// Returns the seconds from each death until the next command works. Fails if the machine allows no such death.
     fn measure(&self, program: Program, rounds: usize) -> Result<Vec<f64>, Failure> {
         let before = if self.is_first { &NAMESPACE[..] } else { &[] };
         if program.level() != self.level || !is_permitted(&[before, &["true"]].concat()) {

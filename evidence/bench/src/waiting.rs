@@ -27,8 +27,7 @@ pub(crate) const QUANTITIES: [Quantity; 3] = [
     ("CPU of a waiting candidate, each minute", Unit::Milliseconds, |used| used.cpu.as_secs_f64() * 1e3),
 ];
 
-/// Calls `meanwhile`. Returns the memory that each candidate, with its descendants, uses then, and the CPU time in a
-/// minute of it.
+/// Calls `meanwhile`. Returns each candidate's memory then, with descendants, and CPU time in a minute of it.
 pub(crate) fn used(
     candidates: &[i32],
     meanwhile: impl FnOnce() -> Result<(), Failure>,

@@ -120,8 +120,7 @@ fn network_of(
     Ok(network)
 }
 
-/// Opens a storage, which it `makes` before, and settles a name, as each host does. So a handle knows that a record that is
-/// missing later was deleted.
+/// Opens a storage, after it `makes` it, and settles a name, as hosts do: then a record that is missing was deleted.
 async fn opened(
     url: &str,
     makes: bool,

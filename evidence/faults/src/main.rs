@@ -98,8 +98,7 @@ fn has_local_credentials() -> bool {
     CREDENTIALS.iter().all(|(name, value)| env::var(name).is_ok_and(|found| found == *value))
 }
 
-/// Executes this program again with these credentials: a program can't safely change its own environment.
-/// Returns only an error.
+/// Executes this program again with these credentials: it can't safely change its environment. Returns an error.
 fn with_local_credentials() -> io::Error {
     match env::current_exe() {
         Ok(program) => Command::new(program).args(env::args_os().skip(1)).envs(CREDENTIALS).exec(),

@@ -49,8 +49,7 @@ impl Program {
         command
     }
 
-    /// Returns the level of containment, or guardian on a machine without that level. Separate tests show
-    /// that a missing level is refused.
+    /// Returns the level of containment, or guardian on a machine without it. Other tests have a missing level refused.
     pub fn level(self) -> Level {
         if self.level.is_available() {
             return self.level;
@@ -405,8 +404,7 @@ impl Trial {
         if self.proxy.is_some() { format!("payroll-{}", self.mark) } else { "payroll".into() }
     }
 
-    /// Returns a `vvm run` on the storage, for the trial's name. The TTL is the default, long enough for a
-    /// busy machine.
+    /// Returns a `vvm run` on the storage, for the trial's name, with the default TTL: long enough for a busy machine.
     pub fn run<'a>(&self, command: impl IntoIterator<Item = &'a str>) -> Run {
         Run::new(self, command)
     }
@@ -475,8 +473,7 @@ impl Trial {
         (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
     }
 
-    /// Returns the folder of this trial for local wake-ups. Other trials lead the same name, so they need
-    /// other folders.
+    /// Returns this trial's folder for local wake-ups: other trials lead the same name, so they need other folders.
     pub fn local_dir(&self) -> String {
         self.folder().join("local").display().to_string()
     }

@@ -32,8 +32,7 @@ pub(crate) struct Args {
 /// How many processes share a copy.
 const COUNT: usize = 3;
 const NAME: &str = "copy";
-/// How many bytes a step copies, and the pause after it. A leadership has many steps, so that kills hit all
-/// parts of a step.
+/// How many bytes a step copies, and the pause after it: of many steps, so that kills hit all parts of one.
 const PIECE: usize = 4 << 10;
 const PAUSE: Duration = Duration::from_millis(2);
 /// A leader is killed within this time.
@@ -121,8 +120,7 @@ impl Copiers {
         Ok(())
     }
 
-    /// Kills at most `most` leaders, one after the other, until a process has finished the copy. Returns what
-    /// that process printed.
+    /// Kills at most `most` leaders, one after the other, until a process has finished the copy. Returns its output.
     async fn kill_until_done(&mut self, most: u64, rng: &mut Rng) -> Result<Progress, Box<dyn Error>> {
         let mut give_up_at = SystemClock::read().after(LONGEST_COPY);
         loop {

@@ -6,8 +6,7 @@
 //! - an epoch that does not rise;
 //! - a worker, or its background process, that outlives its host or guardian by more than 50 ms;
 //! - a process that is left at the end;
-//! - a leader for less than 60 % of the time in which one may lead: not within a TTL after the guardian and the host of
-//!   a leader were killed at once.
+//! - a leader for less than 60 % of the time in which one may lead: not in a TTL after guardian and host were killed.
 //!
 //! `kills safety --kills 500` ends after so many kills. `kills safety --old PATH` tries a rolling upgrade:
 //! candidates are of two versions, and each has led. `kills safety --warm keep` tries warm apps, which write between

@@ -1,6 +1,5 @@
-//! Gets the programs of servers. Those from Go modules or packages of npm, and programs of our own in Go, are made
-//! once per version and machine, outside the clone, which may be new. Those on Java are fetched by Maven, into
-//! the target folder.
+//! Gets the programs of servers. Those from Go modules or packages of npm, and Go programs of our own, are made once
+//! per version and machine, outside the clone, which may be new. Maven fetches those on Java into the target folder.
 
 use crate::owned::{self, StartError, run, system};
 use std::{
@@ -48,8 +47,7 @@ pub const CLIENT_GO: GoProgram = GoProgram {
 
 const CLIENT_GO_SOURCE: &str = include_str!("../client-go/main.go");
 
-/// The same with the last release of the last minor version whose candidates wait for their own `LeaseDuration`,
-/// not for that of the record.
+/// The last release of the last minor version whose candidates wait for their own `LeaseDuration`, not the record's.
 pub const OLD_CLIENT_GO: GoProgram = GoProgram {
     name: "old-client-go",
     files: &[("main.go", CLIENT_GO_SOURCE)],
@@ -72,8 +70,7 @@ pub const HISTORY_CHECKER: GoProgram = GoProgram {
 pub const CLIENT_GO_VERSION: &str = "client-go 0.36.3";
 
 impl Artifact {
-    /// Fetches the jars of it and its dependencies into a folder below `target`, unless they are there. Returns
-    /// that folder.
+    /// Fetches its jars and their dependencies into a folder below `target`, unless they are there, and returns it.
     pub fn fetch(&self, target: &Path) -> Result<PathBuf, StartError> {
         let Self { group, name, version } = self;
         let folder = target.join("servers").join(format!("{name}-{version}"));
@@ -119,8 +116,7 @@ pub(crate) fn npm_package(name: &'static str, version: &str) -> Result<PathBuf, 
 }
 
 impl GoProgram {
-    /// Returns the program, and builds it first unless it was built before. That takes minutes. A build by
-    /// another process is waited for.
+    /// Returns the program, and builds it first unless it was built (minutes). Another process's build is awaited.
     pub fn build(&self) -> Result<PathBuf, StartError> {
         let version = self.release.map_or_else(|| self.digest(), str::to_owned);
         build(self.name, &version, |work| {
@@ -147,8 +143,7 @@ impl GoProgram {
     }
 }
 
-/// Returns the program of this version. If there is none, `make` builds it in the folder `module` of the
-/// folder that it gets.
+/// Returns the program of this version. If there is none, `make` builds it in `module` of the folder that it gets.
 pub(crate) fn build(
     name: &'static str,
     version: &str,

@@ -32,8 +32,7 @@ pub(crate) struct Cases {
 }
 
 impl Suite<'_> {
-    /// Runs them, and prints their output. A log has no line of a case that passed: thousands would bury the
-    /// one that failed.
+    /// Runs them, and prints their output, without the cases that passed: thousands would bury the one that failed.
     pub(crate) fn run(&self) -> Result<Cases, String> {
         let system = |error: io::Error| format!("cargo could not be run: {error}");
         // An interrupt ends cargo. This process continues, to end the server.

@@ -203,8 +203,7 @@ const ARTIFACT: Artifact =
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub nodes: u8,
-    /// Whether it requires a certificate and a password. User and password are `cassandra`; certificates are in
-    /// [`Cassandra::locks`].
+    /// Whether it requires a certificate and a password. User and password are `cassandra`; see [`Cassandra::locks`].
     pub is_locked: bool,
 }
 
@@ -338,9 +337,8 @@ fn request(connection: &mut TcpStream, opcode: u8, body: &[u8]) -> io::Result<Ve
     Ok(body)
 }
 
-/// The values of a result of one column without metadata: kind, flags, count of columns, count of rows, and
-/// for each row a length and as many bytes. `None` for another answer. A row without a value is left out: its
-/// node has not joined.
+/// The values of a result of one column without metadata: kind, flags, count of columns, count of rows, and per row a
+/// length and as many bytes. `None` for another answer. Rows without a value are left out: nodes that have not joined.
 fn only_column(body: &[u8]) -> Option<Vec<Vec<u8>>> {
     const ROWS: i32 = 2;
     let mut rest = body;

@@ -1,6 +1,5 @@
-//! Real database servers for tests, from their makers' releases. Each has its own address and folder, and
-//! ends with its owner, even if that is killed. What can't be started leaves no process, and nothing incomplete in place of a
-//! program.
+//! Real database servers for tests, from their makers' releases. Each has its own address and folder, and ends with its
+//! owner, even if that is killed. What can't be started leaves no process, and no half-made program.
 #![allow(missing_docs, reason = "for the tests of this repository alone")]
 #![forbid(unsafe_code)]
 
@@ -35,8 +34,7 @@ pub fn target() -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from)
 }
 
-/// Below the ports that Linux gives to clients: the connection of another test must not take the port before
-/// the server has it.
+/// Below the ports that Linux gives to clients: no connection of another test may take the port before the server.
 const PORTS: Range<u16> = 20_000..32_000;
 
 /// Returns a loopback address that is free at this moment, and that no other call of this process returns.

@@ -99,8 +99,7 @@ const RACY: &str = "VVM_TEST_S3_RACY";
 /// Another one, which is recognized by its answers.
 const S3MOCK: &str = "VVM_TEST_S3_MOCK";
 
-/// Runs the drivers in `only`, or all. Returns whether every case of every one passed. `all_servers` adds those that
-/// take long to build or to fetch.
+/// Runs the drivers in `only`, or all. Returns whether every case passed. `all_servers` adds those that take long.
 fn run_drivers(only: &[Driver], nodes: u8, all_servers: bool) -> bool {
     let asked_for = if only.is_empty() { Driver::value_variants() } else { only };
     let mut table = Vec::new();
@@ -158,8 +157,7 @@ impl Driver {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
-    /// Returns the variable that names a server that runs already, the modules of tests for it, and what is left out there.
-    /// `None` if there is no server.
+    /// Returns the variable that names a running server, the modules of its tests, and what is left out there, if any.
     fn named(self) -> Option<(&'static str, &'static [&'static str], &'static str)> {
         Some(match self {
             Self::Sled => return None,
@@ -256,8 +254,7 @@ fn on_cassandra(nodes: u8) -> Result<Outcome, String> {
     Ok(Outcome { suites, end_to_end, place: format!("Apache Cassandra 5.0.5, nodes: {nodes}"), left_out })
 }
 
-/// The suites and `vvm` on a primary, the suites once more behind a pooler, and TLS and fail-over on servers
-/// that the tests start.
+/// The suites and `vvm` on a primary, the suites behind a pooler, and TLS and fail-over on servers of the tests.
 fn on_postgres() -> Result<Outcome, String> {
     let way_out = or_set("VVM_TEST_POSTGRES=postgres://user@host:port/database");
     let databases = [cases::STORAGE, "pooled", "workers"];
@@ -302,8 +299,7 @@ fn on_mysql() -> Result<Outcome, String> {
     Ok(Outcome { end_to_end, ..Outcome::of_suites(suites, server.version().to_owned()) })
 }
 
-/// The suites on one member of the installed etcd and on three of one that is built, as far as these are to
-/// be had, and `vvm` on one member.
+/// The suites on one member of the installed etcd and on three of a built one, where to be had, and `vvm` on one.
 fn on_etcd() -> Result<Outcome, String> {
     let installed = Program::installed().map_err(|error| error.to_string());
     let built = Program::built().map_err(|error| error.to_string());
@@ -375,8 +371,7 @@ fn beside_client_go(
     Suite { tests: &["beside_client_go"], only: modules, threads: 1, environment }.run()
 }
 
-/// The suites on versitygw, and servers that must be refused. `all_servers` adds S3Mock, which must be refused, too,
-/// MinIO and Azurite.
+/// The suites on versitygw, and servers to be refused. `all_servers` adds S3Mock, also refused, MinIO and Azurite.
 fn on_object_stores(all_servers: bool) -> Result<Outcome, String> {
     let way_out = or_set("VVM_TEST_S3=s3://bucket/prefix?region=…");
     let in_objects =

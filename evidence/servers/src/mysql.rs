@@ -306,8 +306,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Carries out one statement. Returns the rows that it shows, as text, with nulls as `NULL`. Fails with the number
-    /// of the server's error.
+    /// Carries out one statement. Returns its rows as text, with nulls as `NULL`. Fails with the server's error number.
     pub fn ask(&mut self, statement: &str) -> io::Result<Vec<Vec<String>>> {
         self.send(0, &[&[3], statement.as_bytes()].concat())?;
         let head = self.receive()?;

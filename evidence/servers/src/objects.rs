@@ -1,5 +1,4 @@
-//! Servers of object stores, each with one bucket: versitygw, MinIO and S3Mock, with the interface of S3, and
-//! Azurite, with that of Azure.
+//! Servers of object stores, each with one bucket: versitygw, MinIO and S3Mock speak S3's interface, Azurite Azure's.
 
 use crate::{
     answers,

@@ -136,8 +136,7 @@ impl fmt::Debug for Plan {
     }
 }
 
-/// A server's process. Dropping it ends it. Start it from the main thread: the kernel kills the server when the
-/// *thread* that started it ends.
+/// A server's process. Dropping it ends it. Start it on the main thread: the kernel kills it when that *thread* ends.
 #[derive(Debug)]
 pub struct Server {
     process: Owned,

@@ -38,8 +38,7 @@ pub struct Postgres {
 is_a_server!(Postgres, Pooler);
 
 impl Postgres {
-    /// Starts a server without passwords on loopback, with these databases beside `postgres`. `settings` are
-    /// `name=value`.
+    /// Starts a server without passwords on loopback, with databases beside `postgres`. `settings` are `name=value`.
     pub fn start(target: &Path, databases: &[&str], settings: &[&str]) -> Result<Self, StartError> {
         let (programs, folder) = Self::initialised(target)?;
         let data = folder.path().join("data");
@@ -117,8 +116,7 @@ impl Postgres {
                 is_here && ["ready", "standby"].contains(&state.lines().nth(7).unwrap_or_default().trim())
             }),
         })?;
-        // An immediate shutdown: no checkpoint, as in a crash. After SIGKILL the backends would outlive it, and hold its
-        // port and memory.
+        // An immediate shutdown: no checkpoint, as in a crash. After SIGKILL backends would keep its port and memory.
         server.killed_by = Signal::QUIT;
         Ok(Self { server, programs, folder })
     }

@@ -18,17 +18,15 @@ use std::{
 };
 use vvm_clock::{Instant, SystemClock};
 
-/// How many attempts a test has. An attempt of a correct program is inconclusive only while the machine is
-/// late, and the next one waits for a calmer moment; a machine that is late five times in a row is no place
-/// for a test of real time.
+/// How many attempts a test has. An attempt of a correct program is inconclusive only while the machine is late, and
+/// the next one waits for a calmer moment; a machine late five times in a row is no place for real time.
 pub const ATTEMPTS: usize = 5;
 
 /// The module that the tests are in, so that `cargo test timed::` selects them and nothing else.
 const MODULE: &str = "timed";
 
 /// Makes attempts until one is decided, and returns its result. `attempt` is the whole attempt: it sets everything up
-/// anew. It passes each [`Late`] on with `?`. Attempts of one process run one at a time, so that they do not delay each
-/// other.
+/// anew, and passes each [`Late`] on with `?`. A process runs one at a time, so that none delays another.
 ///
 /// # Panics
 /// When an attempt panics, when a bound is missed by more than the machine was late, and when [`ATTEMPTS`] attempts are

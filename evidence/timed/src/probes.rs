@@ -1,5 +1,4 @@
-//! The probes of an attempt: each processor, the kernel's count of waiting, and the disk of temporary files. And a busy
-//! machine, to try them.
+//! The probes of an attempt: processors, the kernel's count of waiting, and the disk. And a busy machine, to try them.
 
 use crate::late::{Lateness, Span};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, set_current_timer_slack};
@@ -43,8 +42,7 @@ pub(crate) struct Probes {
 }
 
 impl Probes {
-    /// Starts one for each processor that this process may use, and the others. Panics if a thread or a file can't be
-    /// made.
+    /// Starts one for each processor of this process, and the others. Panics if a thread or a file can't be made.
     pub(crate) fn start() -> Self {
         let started = processors().map(on).chain([on_disk()]).collect::<io::Result<_>>();
         let started = started.unwrap_or_else(|error| panic!("no probe could be started: {error}"));
@@ -159,8 +157,7 @@ struct Seen {
 }
 
 impl Probe {
-    /// Starts one. `act` takes no longer than `normal` + `tolerated` on a machine that serves it, and is
-    /// repeated after `pause`.
+    /// Starts one. `act` takes at most `normal` + `tolerated` on a good machine, and is repeated after `pause`.
     fn start(
         name: &str,
         (normal, tolerated, pause): (Duration, Duration, Duration),

@@ -12,8 +12,7 @@ use vvm_orch::{BoxError, ServiceContext};
 use vvm_storage::{ElectionKey, init_storage};
 use workers::{SCHEMA, pay};
 
-/// Makes a payment every second, in one process at a time. `DATABASE_URL` names the database, at a loopback address: this
-/// example has no TLS.
+/// Makes a payment every second, in one process at a time. `DATABASE_URL` names a database on loopback, without TLS.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "payroll")]
 struct Settings {

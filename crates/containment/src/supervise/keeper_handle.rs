@@ -118,9 +118,8 @@ impl KeeperHandle {
         }
     }
 
-    /// Orders the keeper to send TERM to the processes that the command left behind. `is_reported` says whether the
-    /// caller gets an event about them. A command that was stopped need not wait for its processes, so there is no
-    /// event then.
+    /// Orders the keeper to send TERM to the processes that the command left behind. `is_reported`: whether the caller
+    /// gets an event about them. A stopped command need not wait for them, so there is no event then.
     pub(crate) fn terminate_rest(&mut self, is_reported: bool) {
         self.left_over = is_reported.then(Vec::new);
         // If the message is lost, `kill` follows after the time to stop.
@@ -153,8 +152,7 @@ impl KeeperHandle {
         self.state.executed.or_else(|| self.gone.map(|_| Ok(())))
     }
 
-    /// Returns, once the keeper has ended, whether no process is left (I6): the keeper has said so, or has
-    /// started nothing.
+    /// Returns, once the keeper has ended, whether no process is left (I6): it has said so, or has started nothing.
     pub(crate) fn proof(&self) -> Option<Result<(), UnprovenKeeperEnd>> {
         let proven = rules::is_proven(self.state.ready, self.state.nothing_left);
         self.gone.map(|ended| if proven { Ok(()) } else { Err(UnprovenKeeperEnd(ended)) })

@@ -47,8 +47,7 @@ impl DeadlineThread {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Calls `set_other_layer`, and replaces the deadline if that succeeds. The lock is held for both, so the thread
-    /// does not act in between.
+    /// Calls `set_other_layer`, and replaces the deadline if that succeeds. Holds the lock, so the thread waits.
     pub(super) fn set(
         &self,
         deadline: Option<(Instant, &Subject)>,

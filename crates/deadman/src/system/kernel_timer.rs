@@ -9,8 +9,7 @@ use vvm_clock::Instant;
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
 /// A timer that kills this process: the second layer of [`SystemTrigger`](super::SystemTrigger), and enough for a
-/// single-threaded process. A forked child does not inherit the timer and must not use this value. `exec` deletes the
-/// timer.
+/// process of one thread. A forked child does not inherit the timer and must not use this value. `exec` deletes it.
 ///
 /// # Dropping
 /// An armed timer remains, and kills (I4). An unarmed one is deleted (I9).

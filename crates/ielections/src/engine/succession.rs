@@ -115,8 +115,7 @@ impl<K: Key> Engine<K> {
         }
     }
 
-    /// Enters the deadline beside that of the TTL. If the system refuses it, no confirmation follows, and the standby is
-    /// not named.
+    /// Enters the deadline beside that of the TTL. If the system refuses it, nothing is confirmed and no standby named.
     fn arm_support(&mut self, id: usize, kill_at: Instant) {
         let Kind::Leading(leading) = &self.actors[id].kind else { return };
         let (key, held) = (leading.key.clone(), leading.lease.held());

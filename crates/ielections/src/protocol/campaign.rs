@@ -273,8 +273,7 @@ impl Campaign {
         self.act(now)
     }
 
-    /// Acts on what was seen, however old. Otherwise a scan that takes longer than a poll would lead only to
-    /// the next scan (I10).
+    /// Acts on what was seen, however old. Otherwise a scan longer than a poll would lead only to the next scan (I10).
     fn act(&mut self, now: Instant) -> CampaignStep {
         if let Some(slot) = self.views.iter().position(|view| view.doubtful) {
             return self.queue(Intent::Verify(slot));

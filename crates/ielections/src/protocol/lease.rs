@@ -85,8 +85,7 @@ pub enum LeaseStep {
     Confirmed {
         /// The instant from which validity counts (I3).
         sent_at: Instant,
-        /// The version that the confirmation shows, whichever attempt wrote it. Only this proves a withdrawal (N4 of a
-        /// successor).
+        /// The version that the confirmation shows, whichever attempt wrote it: the only proof of a withdrawal (N4).
         version: Version,
         /// The next renewal.
         wake_at: Instant,
@@ -98,8 +97,7 @@ pub enum LeaseStep {
 }
 
 impl Lease {
-    /// A lease on `held`, whose write was sent at `sent_at` and confirmed. Deliver `Woken` at
-    /// [`Lease::wake_at`].
+    /// A lease on `held`, whose write was sent at `sent_at` and confirmed. Takes `Woken` at [`Lease::wake_at`].
     pub fn begin(held: Entry, sent_at: Instant, jitter: Jitter) -> Self {
         let timing = Timing::new(held.ttl);
         Self {

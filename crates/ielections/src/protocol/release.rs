@@ -14,9 +14,8 @@ pub enum ReleaseOutcome {
     AlreadyGone,
     /// The storage could not be reached or refused: the record stands until its TTL has passed.
     LeftToExpire,
-    /// The elections' task had ended before ([`Loss::EngineEnded`](crate::Loss)). The record stands until its
-    /// TTL has passed, and **the deadline stays armed**, because only that task could disarm it (I4). The
-    /// process ends at the deadline.
+    /// The elections' task had ended before ([`Loss::EngineEnded`](crate::Loss)). The record stands until its TTL has
+    /// passed, and **the deadline stays armed**, because only that task could disarm it (I4): it ends the process.
     StillArmed,
 }
 

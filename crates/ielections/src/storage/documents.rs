@@ -85,8 +85,7 @@ impl Scan {
 pub struct Page {
     /// In the order of their ids. May be fewer than requested, or none, although more follow.
     pub documents: Vec<Document>,
-    /// The [`Scan::after`] of the next page: the last id that this one covers, not the one behind it. `None` at
-    /// the end of the scan.
+    /// The [`Scan::after`] of the next page: the last id that this one covers. `None` at the end of the scan.
     pub next: Option<DocumentId>,
 }
 
@@ -102,13 +101,10 @@ pub struct Page {
 /// 4. The number of the last batch survives release, take-over, closing and reopening. Only a batch changes
 ///    it: claims, renewals and releases do not.
 /// 5. The next `get` returns an applied document byte for byte, and none that was deleted.
-/// 6. After `fence_state` has returned, `get` and `scan` show every batch up to [`FenceState::last`], whole.
-///    `get` is linearizable. Each document of a page existed in that version at some moment since the call of
-///    the scan.
-/// 7. A scan shows each document of its range that exists during the whole scan exactly once, in the order of
-///    the ids.
-/// 8. Documents of different partitions are independent, and so are documents and leader records, whatever
-///    bytes ids have.
+/// 6. After `fence_state` has returned, `get` and `scan` show every batch up to [`FenceState::last`], whole. `get` is
+///    linearizable. Each document of a page existed so at some moment since the call of the scan.
+/// 7. A scan shows each document of its range that exists all the while exactly once, in the order of the ids.
+/// 8. Documents of different partitions are independent, as are documents and leader records, whatever bytes ids have.
 /// 9. Errors are those of [`TtlStorage`](crate::TtlStorage) (its sentence 9): everything ambiguous is
 ///    [`WriteError::Unknown`]. Such a batch may still be applied later, but only while its fence matches.
 ///
@@ -137,8 +133,7 @@ pub trait DocumentStorage<K: Key>: fmt::Debug + Send + Sync + 'static {
     async fn scan_documents(&self, key: &K, scan: &Scan) -> Result<Page, ReadError>;
 }
 
-/// Identifies a document within its slot: any bytes, at least one. Scans return documents in the byte order
-/// of their ids.
+/// Identifies a document in its slot: any bytes, at least one. Scans return documents in the byte order of their ids.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DocumentId(Bytes);
 

@@ -25,8 +25,7 @@ pub trait StorageUnderTest: Send + Sync + 'static {
     /// Its keys.
     type Key: Key;
 
-    /// Opens another handle on the same data, as another process would. Also reopens a storage after a handle
-    /// was closed.
+    /// Opens another handle on the same data, as another process would. Also reopens it after a handle was closed.
     async fn open(&self) -> Arc<dyn TtlStorage<Self::Key>>;
 
     /// The key of this name. Different names are different keys, for any bytes.
@@ -105,8 +104,7 @@ pub const LONGEST_CASE: Duration = Duration::from_secs(300);
 /// The least lateness that explains a case that was not done in time, or a call without an answer.
 const EXPLAINS: Duration = Duration::from_millis(100);
 
-/// Runs a case on a new storage and a new runtime. Panics if it fails, or takes longer than [`LONGEST_CASE`] although
-/// the machine is punctual.
+/// Runs a case on a new storage and runtime. Panics if it fails, or takes [`LONGEST_CASE`] on a punctual machine.
 pub fn run<S: StorageUnderTest>(factory: impl AsyncFn() -> S, case: impl AsyncFn(S)) {
     decide(Explained { by: EXPLAINS, is_any: false }, || {
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();

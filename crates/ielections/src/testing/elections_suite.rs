@@ -35,8 +35,7 @@ pub trait ElectionsTestSuite: StorageUnderTest {
     /// machine is late by a twentieth of it is inconclusive.
     fn ttl(&self) -> Ttl;
 
-    /// The clock of the storage, if it is a mock clock. Only for a storage that waits for nothing else: time
-    /// jumps whenever no task can run.
+    /// The storage's clock, if it is a mock. Only if nothing else is waited for: time jumps whenever no task can run.
     fn mock_clock(&self) -> Option<MockClock> {
         None
     }
@@ -134,8 +133,7 @@ pub const CASES: &[&str] = elections_test_suite!(@cases names);
 /// How many TTLs a case may take. The longest one leads eight times in turn.
 const LONGEST_CASE: u32 = 60;
 
-/// The part of a TTL by which a machine that is late explains a failure. A call may take a tenth of the TTL, and a write
-/// may wait for two syncs.
+/// The part of a TTL by which a late machine explains a failure: a call may take a tenth, a write wait for two syncs.
 const EXPLAINS: u32 = 20;
 
 /// Runs one case on a new storage and a new runtime. In real time, an attempt that fails on a machine that was late

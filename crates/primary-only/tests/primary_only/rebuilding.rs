@@ -1,5 +1,4 @@
-//! Rebuilding: each document becomes an instance or is quarantined. If documents can't be read, the service
-//! fails for the term.
+//! Each document becomes an instance or is quarantined. If documents can't be read, the service fails for the term.
 
 use crate::rig::{Probe, Process, Steps, release, run};
 use ielections::testing::mock::{

@@ -11,8 +11,7 @@ pub enum HostError {
     /// The storage's URL is wrong, or what it names can't be opened.
     #[error("storage: {0}")]
     Storage(#[source] OpenError),
-    /// The storage stayed unusable for as long as the host would have waited for leadership: for this reason, or it
-    /// did not answer.
+    /// The storage stayed unusable as long as the host would wait to lead: for this reason, or without an answer.
     #[error(
         "the storage could not be opened in time: {}",
         .0.as_ref().map_or_else(|| "it does not answer".to_owned(), ToString::to_string)
@@ -56,8 +55,7 @@ impl HostError {
     }
 }
 
-/// How [`Host::run`](super::Host::run) ended. All services have stopped by then, unless the problem says that
-/// one has not.
+/// How [`Host::run`](super::Host::run) ended. All services have stopped, unless the problem says that one has not.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum HostOutcome {
     /// By a signal, or by [`Host::stop`](super::Host::stop).

@@ -41,9 +41,8 @@ pub struct HostSettings {
     pub acquisition: AcquireTimeout,
     /// How long all services together may take to stop. Default: 8 s ([`VvmConfig::STOP_TIMEOUT`]).
     pub stop_timeout: Duration,
-    /// The address of the HTTP server, if there is to be one: `/healthz`, `/readyz`, `/leader`, `/metrics`,
-    /// `/status`, and a page at `/`, as by `vvm run --http`. Port 0 is any free one. The event `status_page` has the
-    /// address. Default: none.
+    /// The address of the HTTP server, if there is to be one: `/healthz`, `/readyz`, `/leader`, `/metrics`, `/status`,
+    /// and a page at `/`, as by `vvm run --http`. Port 0: any; the event `status_page` has the address. Default: none.
     pub http: Option<SocketAddr>,
     /// The folder through which processes of this machine wake each other, so that a standby leads as soon as a leader
     /// has released, and requests are handled at once. Default: [`LocalDir::None`], because a library creates no files

@@ -8,8 +8,7 @@ use tokio::{
     runtime::Builder,
 };
 
-/// Runs `client` beside the server of a process that opens its storage. The server's clock stands still, so
-/// no connection runs out of time.
+/// Runs `client` beside the server of a process that opens its storage. The server's clock stands still.
 fn beside<Client: Future<Output = ()>>(client: impl FnOnce(SocketAddr, Arc<HostStatus>) -> Client) {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {

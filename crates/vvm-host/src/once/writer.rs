@@ -36,8 +36,7 @@ pub trait OnceWork: Sync {
 /// How an attempt ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AttemptEnd {
-    /// Whether the work ended before it was asked to stop. Work that was stopped may report success, too, without
-    /// having been done.
+    /// Whether the work ended before it was asked to stop. Stopped work may report success without having been done.
     pub by_itself: bool,
     /// Whether the work reports success.
     pub succeeded: bool,

@@ -6,8 +6,7 @@ macro_rules! log {
     ($level:ident, $($fields:tt)*) => { tracing::$level!(target: "vvm", $($fields)*) };
 }
 
-/// Logs a new role, except the last one: the program logs its own outcome. Its message is for subscribers that print
-/// messages.
+/// Logs a new role, except the last one: the program logs its own outcome. The message is for printing subscribers.
 pub(super) fn log_role(candidate: &Candidate, role: &Role) {
     let (name, holder) = (candidate.name.as_str(), candidate.holder.as_str());
     let event = role.word();

@@ -31,8 +31,7 @@ struct Seen {
 }
 
 impl Recent {
-    /// Records the leader of `slot`. It leads until now if it has renewed: one that is dead must not seem to lead for
-    /// as long as its record stands.
+    /// Records the leader of `slot`. It leads until now if it has renewed: a dead one must not seem to lead on.
     pub(super) fn saw(&mut self, slot: u32, (holder, epoch): (&str, Epoch), renewed: bool, now: Instant) {
         let latest = self.leaderships.iter_mut().rfind(|seen| seen.slot == slot);
         let is_known = latest.as_ref().is_some_and(|seen| seen.epoch >= epoch);

@@ -53,8 +53,7 @@ impl StorageHealth {
 }
 
 impl HostStatus {
-    /// Returns why the storage does not work: its last failure since its last answer, or that of the last
-    /// claim or renewal.
+    /// Returns why the storage does not work: its failure since its last answer, or that of the last claim or renewal.
     pub(crate) fn storage_problem(&self) -> Option<Arc<str>> {
         let problem = self.storage.lock();
         problem.last.clone().or_else(|| problem.write.clone())
@@ -67,10 +66,9 @@ impl HostStatus {
         Some(format!("trouble with the storage{age}: {reason}"))
     }
 
-    /// Records an answer. Logs it if a failure was logged, and no kind of calls fails any more. A write that is
-    /// answered shows that reads work, too: it compares. A read shows no more than reads, unless they had failed beside
-    /// the writes: then the storage was away, and is back. A candidate writes only when a slot is free, which may be a
-    /// TTL later or never.
+    /// Records an answer. Logs it if a failure was logged, and no kind of calls fails any more. An answered write shows
+    /// that reads work, too: it compares. A read shows no more than reads, unless they had failed beside the writes:
+    /// then the storage was away, and is back. A candidate writes only when a slot is free: perhaps never.
     pub(crate) fn storage_answered(&self, call: Call) {
         self.answered_at.fetch_max(self.clock.now().as_nanos(), Ordering::Relaxed);
         let mut problem = self.storage.lock();

@@ -138,8 +138,7 @@ impl Call {
     }
 }
 
-/// A histogram of durations in fixed buckets, without a lock. A reader may see one of two related counts a
-/// moment before the other.
+/// A histogram of durations in fixed buckets, without a lock: one of two related counts may be seen before the other.
 #[derive(Debug, Default)]
 pub(crate) struct Histogram {
     /// One count for each bucket, and one for longer durations.

@@ -1,5 +1,4 @@
-//! Where a leader listens for datagrams: a fenced document beside its record. Only the leader can write it, and a standby
-//! needs no right but to read.
+//! Where a leader listens for datagrams: a fenced document beside its record. Standbys need no right to write.
 
 use super::datagram::{PublicKeyBytes, Record};
 use ielections::{

@@ -188,8 +188,7 @@ impl UdpPeerLink {
         }
     }
 
-    /// Asks for a planned stop, and waits until it may begin. Without a campaign or leadership it returns at once. The
-    /// caller limits the wait.
+    /// Asks for a planned stop, and waits until it may begin: at once without a campaign or leadership. Limit the wait.
     pub(crate) async fn ask_to_stop(&self) {
         let mut may_stop = self.may_stop.subscribe();
         self.may_stop.send_replace(false);
@@ -214,8 +213,7 @@ impl UdpPeerLink {
         DatagramFate::ALL.into_iter().zip(self.fates.iter().map(|count| count.load(Relaxed)))
     }
 
-    /// Receives datagrams, reads documents in `storage`, and waits for confirmations of `enforcers`. May be called
-    /// again.
+    /// Receives datagrams, reads documents in `storage`, waits for confirmations of `enforcers`. May be called again.
     pub(crate) async fn serve(
         &self,
         storage: &ElectionsTtlStorage,

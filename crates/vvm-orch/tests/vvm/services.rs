@@ -92,8 +92,7 @@ fn service_that_fails_while_stopping_is_a_problem_and_counts_as_stopped() {
     });
 }
 
-/// Lets the service panic, and returns the panic's text. Its work may still run, so that nothing is released or disarmed
-/// (I4, I6).
+/// Lets the service panic, and returns the text. Its work may still run, so nothing is released or disarmed (I4, I6).
 async fn let_panic(cluster: Cluster, start: Act, work: Act, go: CancellationToken) -> String {
     let process = cluster.process("leader");
     let running =

@@ -59,9 +59,8 @@ impl ElectionsTtlStorage {
         Ok(found.collect())
     }
 
-    /// Reads slots as [`scan_some`](ielections::TtlStorage::scan_some) does, and the requests to the cluster in the
-    /// same scan. The requests are `None` if they were not read; then there is an error, too. Dropped, it leaves in
-    /// `seen` what was read.
+    /// Reads slots as [`scan_some`](ielections::TtlStorage::scan_some) does, and in the same scan the requests to the
+    /// cluster: `None`, with an error, if they were not read. Dropped, it leaves in `seen` what was read.
     pub async fn scan_some_with_requests(
         &self,
         cluster: &ClusterName,

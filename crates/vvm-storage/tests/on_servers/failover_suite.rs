@@ -74,8 +74,7 @@ pub(crate) async fn vacated(storage: &dyn SysVvmStorage, name: &str, epoch: u64)
     storage.commit(slot_of(name), Step::release(held.incarnation(), held.epoch)).await.unwrap();
 }
 
-/// What stands in a slot under which a forgotten leader may be at work: a record of no leader, which standbys
-/// observe for the largest TTL.
+/// What stands in a slot under which a forgotten leader may work: a record of no leader, observed for the largest TTL.
 pub(crate) fn is_waiting(slot: &Slot, forgotten: u64) -> bool {
     slot.entry().is_some_and(|entry| entry.ttl.get() == TTL && entry.epoch.get() > forgotten)
 }
@@ -126,8 +125,7 @@ macro_rules! failover_suite {
 
 pub(crate) use failover_suite;
 
-/// On a server of 30 connections, of which the caller has one. `held` counts those of candidates, and `fill` takes all that
-/// are left.
+/// On a server of 30 connections, one of them the caller's. `held` counts those of candidates, `fill` takes the rest.
 pub(crate) async fn candidates_that_wait_leave_a_third_of_the_connections_and_a_leader_keeps_its_own<T>(
     url: &str,
     held: impl AsyncFn() -> i64,

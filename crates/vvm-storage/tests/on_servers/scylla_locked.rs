@@ -176,8 +176,7 @@ async fn wrong_or_missing_certificate_is_reported() {
     ] {
         is_refused(&files.url_with(&[(option, value)]), Refused, &["no TLS with", cause, way_out]).await;
     }
-    // In TLS 1.3 a node refuses a client's certificate after the handshake, and may reset the connection
-    // before its alert is read.
+    // In TLS 1.3 a node refuses a client's certificate after the handshake, and may reset before its alert is read.
     let error = refused(&files.url_with(&[("tls_certificate", ""), ("tls_key", "")])).await;
     says(&error, &["tls_certificate=PATH"]);
     let (certificate, key) = (lock("strange-client.pem"), lock("strange-client.key"));

@@ -53,16 +53,14 @@ impl Driver {
         Self { ttl: Ttl::new(Duration::from_secs(seconds)).unwrap(), ..self }
     }
 
-    /// In a folder of its own, in which `url` names a storage. The machine may stop for a third of the TTL, as loaded
-    /// machines do.
+    /// In a folder of its own, in which `url` names a storage. The machine may stop for a third of the TTL under load.
     pub(crate) fn in_a_folder(url: impl Fn(&Path) -> String) -> Self {
         let folder = TempDir::new().unwrap();
         let driver = Self::at(url(folder.path())).with_ttl(2);
         Self { folder: Some(folder), ..driver }
     }
 
-    /// A server shares the machine with the tests: a write may take half a second, which must be less than a tenth of
-    /// the TTL.
+    /// A server shares the machine with the tests: a write may take half a second, less than a tenth of the TTL.
     pub(crate) const TTL_ON_A_SERVER: u64 = 6;
 
     pub(crate) async fn on_a_server(url: String) -> Self {

@@ -1,5 +1,4 @@
-//! Killed processes, failing disks, and processes whose threads are counted. `cargo xtask safety` has several that
-//! contend.
+//! Killed processes, failing disks, counted threads. `cargo xtask safety` has several processes that contend.
 
 use crate::driver::{TTL, VACANT, entry, opened, slot_of};
 use ielections::{ReadError, WriteError};

@@ -59,8 +59,7 @@ fn names(quick: bool) -> &'static [u32] {
     if quick { &[5] } else { &[10, 100, 1000] }
 }
 
-/// Returns the scheme of a storage, and what was measured on it. Each measurement is a process of its own, with a CPU
-/// time of its own.
+/// Returns the scheme of a storage, and what was measured on it: each in a process of its own, with its own CPU time.
 fn measure(url: &str, quick: bool) -> Result<(String, Vec<Figure>), Failure> {
     let held = names(quick).iter().map(|names| Some(format!("--held={names}")));
     let mut figures = Vec::new();

@@ -26,8 +26,7 @@ use Verb::{Claim, Release, Renew};
 pub(super) trait BareStatements {
     async fn send(&mut self, slot: u32, verb: Verb) -> Result<(), Failure>;
 
-    /// Returns statements for another writer at the same time, as the leaders of a handle are; `None` if many at once
-    /// are not measured.
+    /// Returns statements for another writer at once, as the leaders of a handle are; `None` if many are not measured.
     async fn another(&mut self) -> Result<Option<Box<dyn BareStatements>>, Failure> {
         Ok(None)
     }
@@ -74,8 +73,7 @@ fn record(write: u64) -> Vec<u8> {
     [&epoch, INCARNATION.as_slice(), &write.to_be_bytes(), &ttl, HOLDER.as_bytes()].concat()
 }
 
-/// A table of the same shape, in a file with the same settings: a transaction on this thread that reads and writes
-/// the row.
+/// A table of the same shape, in a file with the same settings: a transaction that reads and writes the row.
 struct Sqlite {
     connection: Connection,
     _folder: TempDir,

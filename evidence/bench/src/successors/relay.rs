@@ -1,5 +1,4 @@
-//! Datagrams between two machines that are lost, late, doubled and reordered. A network device that does so (netem) is not
-//! in every kernel.
+//! Datagrams between two machines: lost, late, doubled, reordered. Not every kernel has a device for it (netem).
 
 use crate::{lost_machines::Lan, report::Failure, takeovers::Machine};
 use fastrand::Rng;

@@ -644,8 +644,7 @@ impl Model for World {
         }
     }
 
-    /// All that is stopped or hangs goes on: then nothing of the command is left in the end, unless both that could see to
-    /// it are dead.
+    /// All that is stopped or hangs goes on: nothing of the command is left, unless both that would end it are dead.
     fn recovers(mut self) -> Result<(), String> {
         (self.faults, self.left) = (0, Vec::new());
         let notes = &mut Notes::default();

@@ -1,5 +1,4 @@
-//! States that differ only in names are one: instants count from now, and incarnations, writes and epochs are
-//! numbered anew.
+//! States that differ only in names are one: instants count from now; incarnations, writes and epochs are renumbered.
 
 use super::{
     event::What,
@@ -20,8 +19,7 @@ pub(crate) const NOW: Instant = Instant::from_nanos(100 * GRAIN * 1000);
 /// Renewals are due at multiples of a thousandth of the TTL, so clocks are shifted by multiples of it.
 const GRAIN: u64 = 9_900_000;
 
-/// All instants before have passed, whatever is counted from them: no span of the protocol is longer, for a
-/// candidate that never gives up.
+/// All instants before have passed, whatever counts from them: no span is longer, for a candidate that never gives up.
 const PAST: Duration = Duration::from_nanos(2000 * GRAIN);
 
 /// The names that occur, then their replacements.

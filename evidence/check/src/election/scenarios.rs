@@ -1,5 +1,4 @@
-//! What is searched: candidates, their clocks, and which faults may happen. And what has to be reached, or nothing
-//! is shown about it.
+//! What is searched: candidates, their clocks, possible faults. And what has to be reached, or nothing is shown.
 
 use super::{
     cells::CellWorld,

@@ -198,8 +198,7 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// Returns until when it can act: its end, or the deadline at which its process is killed. Without a
-    /// deadline there is no end (I4).
+    /// Returns until when it can act: its end, or the deadline of its process. Without a deadline there is no end (I4).
     fn acts_until(&self) -> Instant {
         let killed = || self.trigger.fired().first().map(|(at, _)| *at);
         let deadline = || self.trigger.earliest().map(|(at, _)| at);

@@ -136,8 +136,7 @@ async fn serve(listener: TcpListener, server: SocketAddr, context: ConnectionCon
 }
 
 /// When the client last learned that a write of its was not applied. Sent once more, it could be: what repeats messages
-/// is between client and server, and the answer of the server says nothing about it. So what was sent until then is not
-/// repeated.
+/// is between client and server, whose answer does not exclude it. So what was sent until then is not repeated.
 #[derive(Default, Debug)]
 pub(super) struct LastNotApplied(Mutex<Option<Instant>>);
 

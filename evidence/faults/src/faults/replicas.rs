@@ -85,8 +85,7 @@ impl Faulty for MariaDb {
     }
 }
 
-/// A primary with one standby. The standby has all of the primary's writes, except before a fail-over that is to lose
-/// some.
+/// A primary with one standby, which has all of its writes, except before a fail-over that is to lose some.
 pub(super) struct Replicas<S> {
     site: Site,
     primary: S,

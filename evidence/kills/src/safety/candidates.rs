@@ -118,8 +118,7 @@ impl Instance {
         self.life.terminal = None;
     }
 
-    /// Terminates it and waits; if TERM does not end it, calls `before_kill` and kills it. `None` if it had ended
-    /// before.
+    /// Terminates it and waits; if TERM does not end it, calls `before_kill` and kills it. `None` if it had ended.
     pub(crate) fn end(mut self, before_kill: impl FnOnce(&Self)) -> io::Result<Option<Ended>> {
         if self.restart_at.is_some() {
             return Ok(None);

@@ -1,5 +1,4 @@
-//! Workers that are written with a client of `vvm run --warm`: they log what they do, as the worker of
-//! [`warm`](super::warm) does.
+//! Workers written with a client of `vvm run --warm`, which log what they do, as the worker of [`warm`](super::warm).
 
 use super::candidates::Worker;
 use servers::owned::run;

@@ -118,8 +118,7 @@ pub(crate) fn parent(pid: i32) -> Option<i32> {
     stat(pid)?.get(1)?.parse().ok()
 }
 
-/// Returns every process with a variable in its environment for which `is_mark` holds. The environment of a
-/// zombie is empty.
+/// Returns every process with a variable for which `is_mark` holds. The environment of a zombie is empty.
 pub(crate) fn marked(is_mark: impl Fn(&[u8]) -> bool) -> Vec<Marked> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));

@@ -1,5 +1,4 @@
-//! The storage of the world: faults of calls, and the checks of I2, I5, I6, I7 and rising epochs where a
-//! write is applied.
+//! The storage of the world: faults of calls, and checks of I2, I5, I6, I7 and rising epochs at each applied write.
 
 use super::World;
 use crate::{
@@ -208,8 +207,7 @@ impl World {
         records.slot(key, now)
     }
 
-    /// The storage goes back to an older state, as one that is restored from a backup or that has failed over
-    /// to a replica.
+    /// The storage goes back to an older state, as one restored from a backup or failed over to a replica.
     pub(crate) fn restore(&self, backup: Backup) {
         self.note(format_args!("the storage goes back"));
         let mut state = self.state();

@@ -20,9 +20,8 @@ pub(super) type WriteResult = Result<DocumentVersion, DocumentWriteError>;
 ///    count has moved, or when the one before can never be applied any more.
 /// 2. The count alone tells whether an unanswered batch was applied, since no other writer uses our epoch and
 ///    incarnation. If it was not, the same batch is sent again. Only one of the two can be applied.
-/// 3. A refused batch whose fence stands has failed by a condition. Its replacement may follow the same
-///    count: the refused batch can't be applied before it (the condition fails) nor after it (the count has
-///    moved).
+/// 3. A refused batch whose fence stands has failed by a condition. Its replacement may follow the same count: the
+///    refused batch can't be applied before it (the condition fails) nor after it (the count has moved).
 /// 4. Being deposed is final.
 pub(super) struct WriteQueue {
     epoch: Epoch,

@@ -68,8 +68,7 @@ impl Campaign {
         self.decide(now)
     }
 
-    /// Handles an attempt that applied. It counts from its own send. If that was too long ago, the record is
-    /// renewed before work starts.
+    /// Handles an attempt that applied. It counts from its send; if that is long ago, it is renewed before work starts.
     fn confirmed(&mut self, now: Instant, attempt: Attempt) -> CampaignStep {
         let Some(target) = &mut self.target else { return self.decide(now) };
         target.attempts.settle();

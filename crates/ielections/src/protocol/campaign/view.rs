@@ -1,6 +1,5 @@
 //! [`SlotObservation`]: what a candidate has seen of one slot, and when: expiry by observation (I5). A version that is
-//! seen was written before. If it stays unchanged for its writer's TTL on the observer's own clock, its record has
-//! expired.
+//! seen was written before. Unchanged for its writer's TTL on the observer's own clock, it has expired.
 
 use super::{AcquireError, Campaign, CampaignStep, ScanAnswer};
 use crate::{Entry, Epoch, ReadError, Slot, Terms, Timing, Vacant};

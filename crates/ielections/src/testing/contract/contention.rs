@@ -16,8 +16,7 @@ const WRITERS: u8 = 8;
 const SWAPS: u64 = 1000;
 const TAKE_OVERS: u64 = 50;
 
-/// How long the swaps may take. A cluster whose nodes agree on each swap applies a few dozen a second, if
-/// independent writers compete.
+/// How long the swaps may take. A cluster that agrees on each applies a few dozen a second of competing writers.
 const LONGEST_SWAPPING: Duration = Duration::from_secs(30);
 
 async fn handles<S: StorageUnderTest>(storage: &S) -> [Arc<dyn TtlStorage<S::Key>>; 2] {

@@ -28,8 +28,7 @@ use vvm_clock::{Clock as _, SystemClock};
 const WRITERS: u8 = 8;
 const BATCHES: u32 = 100;
 
-/// How long eight writers may write. A cluster whose nodes agree on each batch applies a few dozen a second,
-/// if independent writers compete.
+/// How long 8 writers may write. A cluster that agrees on each batch applies a few dozen a second of competing ones.
 const LONGEST_WRITING: Duration = Duration::from_secs(30);
 
 const DROPPERS: u8 = 6;

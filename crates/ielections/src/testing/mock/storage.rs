@@ -19,8 +19,7 @@ use vvm_clock::{Clock, Instant};
 /// must answer without waiting, as a [`Model`](crate::testing::Model) or a driver in memory does.
 ///
 /// It simulates the network of one process or of all: several may stand before one storage. Dropping the caller does
-/// not cancel a write in flight. It arrives with the next call after its time has come, or with
-/// [`land_late`](Self::land_late).
+/// not cancel a write in flight: it arrives with the next call when due, or with [`land_late`](Self::land_late).
 #[derive(Debug)]
 pub struct FaultyStorage<K> {
     storage: Arc<dyn TtlStorage<K>>,
@@ -204,8 +203,7 @@ struct Network {
     sent: u64,
 }
 
-/// A call in flight. Its first poll is its arrival at the storage. It returns `None` if the caller has the answer;
-/// else whether it was applied.
+/// A call in flight. Its first poll is its arrival. Returns `None` if the caller has the answer; else if it applied.
 type Parcel = BoxFuture<'static, Option<bool>>;
 
 impl Network {

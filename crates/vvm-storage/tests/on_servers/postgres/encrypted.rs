@@ -129,8 +129,7 @@ async fn client_is_known_by_its_certificate() {
     no_tls(&none, &["sslcert=PATH", "valid client certificate"]).await;
     let of_another = server.url("certified", "localhost", &server.certified("client"));
     no_tls(&of_another, &["common name", "sslcert=PATH"]).await;
-    // In TLS 1.3 the server refuses a certificate after the handshake, and may close the connection before
-    // its alert is read.
+    // In TLS 1.3 the server refuses a certificate after the handshake, and may close before its alert is read.
     let error = refused(&server.url("client", "localhost", &server.certified("strange-client"))).await;
     if error.is_passing() {
         says(&error, &["its log tells"]);

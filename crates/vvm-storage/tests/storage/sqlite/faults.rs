@@ -15,8 +15,7 @@ async fn lock_of_another_process_refuses_writes_and_lets_reads_pass() {
     let sent_at = SystemClock::read();
     let mut claim = pin!(storage.commit(at.clone(), Step::claim(&from, &next)));
     assert!(is_pending(claim.as_mut()).await);
-    // The read is answered although a write waits before it in the queue, unless the machine stopped for as
-    // long as the write waits.
+    // The read is answered before a write that waits earlier in the queue, unless the machine stopped for that wait.
     assert_eq!(storage.read(at.clone()).await.unwrap(), from);
     let is_pending = is_pending(claim.as_mut()).await;
     assert!(is_pending || SystemClock::read().since(sent_at) >= Duration::from_secs(1));
@@ -102,8 +101,7 @@ async fn deleted_or_replaced_file_is_noticed() {
     }
 }
 
-/// A user deletes a side file. The next process that opens the database gets a log or an index that its
-/// other users don't see.
+/// A user deletes a side file. The next process that opens the database gets one that its other users don't see.
 #[tokio::test]
 async fn deleted_log_or_index_is_noticed() {
     for suffix in ["db-wal", "db-shm"] {

@@ -163,8 +163,7 @@ async fn damaged_database_is_fatal_and_unchanged() {
 const PLACE: &str = "VVM_STORAGE_TEST_PLACE";
 const NOBODY: u32 = 65534;
 
-/// Checks a file as an ordinary user. Root may write everywhere, so as root this runs the test again as such a user, with
-/// the path of the file.
+/// Checks a file as an ordinary user. Root may write everywhere, so as root this runs the test again as such a user.
 async fn as_other_user(test: &str, make: impl AsyncFnOnce() -> File, check: impl AsyncFnOnce(&Path)) {
     if let Some(path) = env::var_os(PLACE) {
         return check(Path::new(&path)).await;
