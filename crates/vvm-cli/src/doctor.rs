@@ -25,7 +25,7 @@ pub(crate) fn main(args: &DoctorArgs) -> ExitCode {
     // First: a namespace can be tried out only while this process has no other thread.
     let of_machine = [storage::containment(), storage::limits()];
     // Also a login that may only read a server gets all findings.
-    operate(args.target.pair(), Purpose::Look, async |inspector| {
+    operate(args.target.pair(), Purpose::Read, async |inspector| {
         let mut findings = examine(inspector, args).await?;
         findings.extend(of_machine);
         let verdict = findings.iter().map(|finding| finding.health).max().unwrap_or(Health::Good);

@@ -31,7 +31,7 @@ pub(crate) fn main(args: &HistoryArgs) -> ExitCode {
     if args.periods {
         return once::history(&args.target, args.json);
     }
-    operate(args.target.pair(), Purpose::Look, async |inspector| {
+    operate(args.target.pair(), Purpose::Read, async |inspector| {
         let (storage, name) = (&inspector.storage, &inspector.name);
         if let Some(path) = &args.svg {
             result_file::check(path, &vvm_storage::url::files(args.target.pair().0))

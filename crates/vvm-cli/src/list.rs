@@ -24,7 +24,7 @@ struct NamedLine {
 }
 
 pub(crate) fn main(args: &ListArgs) -> ExitCode {
-    operate((&args.storage, ""), Purpose::Look, async |inspector| {
+    operate((&args.storage, ""), Purpose::Read, async |inspector| {
         let storage = &inspector.storage;
         let Some((names, may_have_more)) = storage.names().await? else {
             let refusal = "--storage: vvm can't list the names of this kind of storage: ask for one by \

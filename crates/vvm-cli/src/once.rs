@@ -170,7 +170,7 @@ impl std::fmt::Display for Attempt<'_> {
 /// Reads the storage before a campaign, and returns the end that needs no leadership, if there is one. A storage that
 /// does not exist or fails is left to the campaign: the leader reads again in any case. May be dropped at will.
 pub(crate) async fn look(candidate: &CandidateArgs, args: &OnceArgs) -> Option<OnceEnd> {
-    let inspector = StorageInspector::open(&candidate.storage, &candidate.name, Purpose::Look).await.ok()?;
+    let inspector = StorageInspector::open(&candidate.storage, &candidate.name, Purpose::Read).await.ok()?;
     let periods = periods(&inspector).await;
     inspector.storage.close().await;
     match periods {
@@ -197,7 +197,7 @@ struct PeriodRow {
 
 /// `vvm history --periods`: those of the name, oldest first; none if its storage keeps no documents.
 pub(crate) fn history(target: &TargetArgs, as_json: bool) -> ExitCode {
-    operate(target.pair(), Purpose::Look, async |inspector| {
+    operate(target.pair(), Purpose::Read, async |inspector| {
         inspector.slots().await?;
         let Some(key) = inspector.keys_of(None).pop() else { return Ok(0) };
         let leading = inspector.storage.get(&key).await?.entry().map(|entry| entry.epoch);

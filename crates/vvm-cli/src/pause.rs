@@ -23,11 +23,13 @@ const ATTEMPTS: u32 = 5;
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
 pub(crate) fn pause(args: &PauseArgs) -> ExitCode {
-    operate(args.target.pair(), Purpose::Ask, async |inspector| pause_and_wait(inspector, args).await)
+    operate(args.target.pair(), Purpose::ReadAndWrite, async |inspector| {
+        pause_and_wait(inspector, args).await
+    })
 }
 
 pub(crate) fn resume(args: &ResumeArgs) -> ExitCode {
-    operate(args.target.pair(), Purpose::Ask, async |inspector| end_pause(inspector, args).await)
+    operate(args.target.pair(), Purpose::ReadAndWrite, async |inspector| end_pause(inspector, args).await)
 }
 
 async fn pause_and_wait(inspector: &StorageInspector, args: &PauseArgs) -> Result<u8, InspectionError> {

@@ -152,7 +152,7 @@ fn try_to_release(
     let RecordId { slot, epoch, incarnation } = leading;
     let Some(number) = NonZeroU32::new(slot) else { return Ok(false) };
     let left = LeftBehind { slot: SlotNumber::new(number), epoch, incarnation, ttl: candidate.ttl };
-    inspect((&candidate.storage, &candidate.name), Purpose::Ask, async |storage| {
+    inspect((&candidate.storage, &candidate.name), Purpose::ReadAndWrite, async |storage| {
         let released = left.release(storage, how, since).await?;
         storage.wake_candidates(candidate.local_dir.as_ref());
         Ok(released)

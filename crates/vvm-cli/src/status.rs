@@ -51,7 +51,7 @@ struct Stepping {
 }
 
 pub(crate) fn main(args: &StatusArgs) -> ExitCode {
-    operate(args.target.pair(), Purpose::Look, async |inspector| {
+    operate(args.target.pair(), Purpose::Read, async |inspector| {
         let (settled, keys) = inspector.keys().await?;
         let (slots, requests) = inspector.storage.scan_with_requests(&inspector.cluster, &keys).await?;
         if settled.is_none() && requests.pause.is_none() {

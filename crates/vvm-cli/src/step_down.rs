@@ -35,7 +35,7 @@ fn answer_of_standby(ttl: Ttl) -> Duration {
 }
 
 pub(crate) fn main(args: &StepDownArgs) -> ExitCode {
-    operate(args.target.pair(), Purpose::Ask, async |inspector| request(inspector, args).await)
+    operate(args.target.pair(), Purpose::ReadAndWrite, async |inspector| request(inspector, args).await)
 }
 
 /// Nothing was changed.

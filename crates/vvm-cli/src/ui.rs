@@ -129,7 +129,7 @@ impl View {
                 self.clock.sleep(REOPEN_PAUSE).await;
                 self.until_asked().await;
             }
-            let failure = match StorageInspector::open(&args.storage, "", Purpose::Look).await {
+            let failure = match StorageInspector::open(&args.storage, "", Purpose::Read).await {
                 Ok(StorageInspector { storage, .. }) => {
                     let failure = self.read_opened(&storage).await;
                     storage.close().await;

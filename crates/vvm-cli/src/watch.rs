@@ -26,7 +26,7 @@ use vvm_clock::{Instant, SystemWallClock, WallClock as _};
 use vvm_host::operate::{InspectError, Purpose, StorageInspector, named_successor};
 
 pub(crate) fn main(args: &WatchArgs) -> ExitCode {
-    operate(args.target.pair(), Purpose::Look, async |inspector| {
+    operate(args.target.pair(), Purpose::Read, async |inspector| {
         Ok(watch(args, inspector).await.map(|()| 0)?)
     })
 }

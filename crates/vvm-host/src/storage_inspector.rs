@@ -12,9 +12,9 @@ use vvm_storage::{ClusterName, ElectionKey, ElectionsTtlStorage, SlotNumber, Sto
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose {
     /// To read. Works on a server where this user may only read; a SQLite file must be writable.
-    Look,
+    Read,
     /// To read and write.
-    Ask,
+    ReadAndWrite,
 }
 
 /// An existing storage that processes can share, opened for one name in it.
@@ -93,8 +93,8 @@ impl StorageInspector {
             return Err(InspectError::NoStorage(url.into()));
         }
         let opened = match purpose {
-            Purpose::Look => vvm_storage::url::open_to_look(url, Arc::clone(&clock)).await?,
-            Purpose::Ask => vvm_storage::open(url, Arc::clone(&clock)).await?,
+            Purpose::Read => vvm_storage::url::open_to_look(url, Arc::clone(&clock)).await?,
+            Purpose::ReadAndWrite => vvm_storage::open(url, Arc::clone(&clock)).await?,
         };
         let (url, name, cluster) = (StorageUrl::from(url), name.to_owned(), ClusterName::from(name));
         Ok(Self { storage: ElectionsTtlStorage::new(opened), name, cluster, clock, url })
