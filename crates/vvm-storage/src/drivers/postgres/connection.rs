@@ -434,7 +434,10 @@ impl Session {
     }
 
     async fn learn(&mut self, lock_timeout: Duration) -> Result<SessionSettings, DriverError> {
-        let text = format!("{}; {}", settings("SESSION", lock_timeout), history());
+        // Each statement finds rows by their keys, whatever the values are. To plan `pk = ANY ($1)` anew for each execution,
+        // as the server would, takes longer than to execute it.
+        let plans = "SET SESSION plan_cache_mode = force_generic_plan";
+        let text = format!("{}; {plans}; {}", settings("SESSION", lock_timeout), history());
         let answer = self.ask(&text).await?;
         Ok(SessionSettings { history: Lineage::shown(answer.row_from_end(0))?.adopted, lock_timeout })
     }
