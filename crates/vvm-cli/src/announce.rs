@@ -6,6 +6,7 @@
 //! (`vvm_host`), and [`say_text`] prints nothing. Events of `vvm` itself have the target `vvm`: text shows
 //! their message, except for changes of state; JSON all fields. `VVM_LOG` selects events of the libraries.
 
+use crate::inspection::printable;
 use clap::ValueEnum;
 use jiff::Timestamp;
 use rustix::{
@@ -75,10 +76,11 @@ pub(crate) fn leave_terminal() {
 }
 
 pub(crate) fn announce(line: fmt::Arguments<'_>) {
+    let line = line.to_string();
     match LOG.get() {
-        Some(LogFormat::Json) => write_event("info", "message", json!({"message": line.to_string()})),
-        Some(LogFormat::Text) => write_line(format!("{:.3} vvm: {line}\n", now()).as_bytes()),
-        None => write_line(format!("vvm: {line}\n").as_bytes()),
+        Some(LogFormat::Json) => write_event("info", "message", json!({"message": line})),
+        Some(LogFormat::Text) => write_line(format!("{:.3} vvm: {}\n", now(), printable(&line)).as_bytes()),
+        None => write_line(format!("vvm: {}\n", printable(&line)).as_bytes()),
     }
 }
 

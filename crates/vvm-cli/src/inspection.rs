@@ -100,17 +100,19 @@ pub(crate) fn new_ask() -> Ask {
     Ask { incarnation: Incarnation::from_bytes(bytes), since_unix_epoch: SystemWallClock.since_unix_epoch() }
 }
 
-/// Escapes what a terminal would not print: a record may contain anything, its control sequences included.
+/// Escapes what a terminal would not print: a record may contain anything, its control sequences included. What is escaped
+/// already stays as it is.
 pub(crate) fn printable(text: &str) -> String {
     let escaped = |char: char| match char {
-        '"' | '\'' => char.to_string(),
+        '"' | '\'' | '\\' => char.to_string(),
         _ => char.escape_debug().to_string(),
     };
     text.chars().map(escaped).collect()
 }
 
 pub(crate) fn print(inspector: &StorageInspector, line: impl fmt::Display) {
-    let _ = writeln!(io::stdout().lock(), "{}: {line}", inspector.name);
+    let line = printable(&format!("{}: {line}", inspector.name));
+    let _ = writeln!(io::stdout().lock(), "{line}");
 }
 
 #[cfg(test)]
@@ -176,6 +178,7 @@ pub(crate) mod tests {
 
     #[test]
     fn quotes_stay_and_control_sequences_are_escaped() {
-        assert_eq!(printable("can't run \"a\u{1b}[2J\""), "can't run \"a\\u{1b}[2J\"");
+        let escaped = "can't run \"a\\u{1b}[2J\"";
+        assert_eq!([printable("can't run \"a\u{1b}[2J\""), printable(escaped)], [escaped; 2]);
     }
 }

@@ -4,7 +4,7 @@ use crate::{
     announce::say,
     args::TargetArgs,
     exit,
-    inspection::operate,
+    inspection::{operate, printable},
     liveness::{Liveness, Observation},
     shown::{HumanDuration, Moment, Palette, Style, millis, print_rows},
 };
@@ -213,11 +213,12 @@ fn show(args: &StatusArgs, lines: &[SlotRow], requests: &OperatorRequests) -> Re
 fn show_requests(lines: &[SlotRow], requests: &OperatorRequests) -> io::Result<()> {
     let mut out = io::stdout().lock();
     if let Some(pause) = &requests.pause {
-        let paused = format!("paused by {}, since {}", pause.by(), Moment(pause.since_unix_epoch()));
+        let (by, since) = (printable(pause.by()), Moment(pause.since_unix_epoch()));
+        let paused = format!("paused by {by}, since {since}");
         writeln!(out, "{}", Palette::of_standard_output().paint(&paused, Style::Orange))?;
     }
     for (line, stepping) in lines.iter().filter_map(|line| Some((line, line.stepping_down.as_ref()?))) {
-        let to = stepping.to.as_deref().unwrap_or("any other standby");
+        let to = stepping.to.as_deref().map_or("any other standby".into(), printable);
         writeln!(out, "slot {} is to step down, in favour of {to}: {}", line.slot, stepping.stage)?;
     }
     for (line, successor) in lines.iter().filter_map(|line| Some((line, line.successor?))) {

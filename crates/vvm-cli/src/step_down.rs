@@ -8,7 +8,7 @@ use crate::{
     announce::say,
     args::{TargetArgs, WakeArgs, parse_duration, parse_holder, parse_slots},
     exit,
-    inspection::{INTERVAL, InspectionError, new_ask, operate, print, printable, slot_of},
+    inspection::{INTERVAL, InspectionError, new_ask, operate, print, slot_of},
     runtime::{Signals, ends_a_candidate},
     shown::HumanDuration,
 };
@@ -150,7 +150,7 @@ impl<'a> StepDownWait<'a> {
         let hint = if led.contains(to.as_str()) {
             String::new()
         } else {
-            let shown: Vec<_> = led.iter().take(SHOWN).map(|holder| printable(holder)).collect();
+            let shown: Vec<_> = led.iter().take(SHOWN).map(String::as_str).collect();
             let more = if led.len() > SHOWN { " and others" } else { "" };
             format!(". It has not led this slot yet, as {}{more} did", shown.join(", "))
         };

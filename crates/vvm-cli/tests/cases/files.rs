@@ -134,6 +134,21 @@ fn leader_withdraws_a_step_down_request_that_has_expired() {
 }
 
 #[test]
+fn control_sequences_in_a_record_reach_no_terminal() {
+    let trial = VVM.trial();
+    let foreign = trial.usurp();
+    let storage = trial.lock_storage();
+    storage.execute_batch("UPDATE leader SET holder = 'a' || char(27) || '[2J'; COMMIT").unwrap();
+    trial.run(["true"]).with(["--acquire-timeout", "0"]).finish().assert_ended(75, "led by a\\u{1b}[2J");
+    let (_, table, _) = trial.status(&[]);
+    let (_, _, refusal) = trial.about("step-down", &["--timeout", "0"]);
+    for said in [table, refusal] {
+        assert!(said.contains("a\\u{1b}[2J"), "{said:?}");
+    }
+    foreign.leave();
+}
+
+#[test]
 fn status_list_watch_and_doctor_create_no_storage() {
     let trial = VVM.trial();
     let (code, out, error) = trial.status(&[]);
