@@ -79,7 +79,7 @@ async fn campaign(
         withheld: vvm_storage::url::credentials(&args.candidate.storage),
         hooks: Arc::clone(hooks),
         failed: Arc::default(),
-        loss_failed: Arc::default(),
+        loss_failed: watch::Sender::default(),
         status: Arc::clone(&status),
     };
     let services = || -> Services {
@@ -126,7 +126,7 @@ async fn campaign(
         ) => (ended.exit_status(), ended.to_string()),
         (None, HostOutcome::Problem(problem)) => (exit::SYSTEM, problem.to_string()),
     };
-    if let Some(failure) = service.loss_failure() {
+    if let Some(failure) = &*service.loss_failed.borrow() {
         // The machine may not be demoted. Any other failure has a status of its own.
         exit_status = if exit_status == 0 { 1 } else { exit_status };
         reason = format!("{reason}; the on-loss hook {failure}: demote this machine by hand");

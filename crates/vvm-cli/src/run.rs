@@ -31,13 +31,7 @@ use ielections::{AcquireError, Env, Terms};
 pub(crate) use once::{OnceCommand, REFUSED, StageArgs};
 use outcome::{Cause, ExitReason, FinishedWork, GUARDIAN_LAPSED, LeadershipRun, WorkEnd};
 use rustix::process::{Signal, pidfd_send_signal};
-use std::{
-    io,
-    pin::pin,
-    process::ExitCode,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{io, pin::pin, process::ExitCode, sync::Arc, time::Duration};
 use tokio::sync::watch;
 use vvm_clock::{Clock, Instant};
 use vvm_containment::{
@@ -173,7 +167,7 @@ async fn lead_and_listen(
 const CLOSING: Duration = Duration::from_secs(1);
 
 struct CurrentCampaign {
-    run: Mutex<Option<Arc<LeadershipRun>>>,
+    run: watch::Sender<Option<Arc<LeadershipRun>>>,
     status: Arc<HostStatus>,
 }
 
@@ -181,11 +175,11 @@ impl CurrentCampaign {
     fn get(&self) -> Option<Arc<LeadershipRun>> {
         // After a step-down the host says nothing, and no campaign runs until the app is ready again.
         let runs = !matches!(self.status.role(), Role::Unready);
-        self.run.lock().unwrap_or_else(PoisonError::into_inner).clone().filter(|_| runs)
+        self.run.borrow().clone().filter(|_| runs)
     }
 
     fn set(&self, run: Option<Arc<LeadershipRun>>) {
-        *self.run.lock().unwrap_or_else(PoisonError::into_inner) = run;
+        self.run.send_replace(run);
     }
 }
 
@@ -197,7 +191,7 @@ impl CurrentCampaign {
 async fn lead(runner: &CommandRunner, host: Host, app: Option<WarmApp>) -> ExitWish {
     let warm = app.as_ref().map(WarmApp::services);
     let CommandRunner { args, control, status, clock, .. } = runner;
-    let current = CurrentCampaign { run: Mutex::default(), status: Arc::clone(status) };
+    let current = CurrentCampaign { run: watch::Sender::default(), status: Arc::clone(status) };
     let (mut last, mut nothing, give_up_at) = (None, None, host.gives_up_at());
     let services = || {
         let run = Arc::new(LeadershipRun::default());

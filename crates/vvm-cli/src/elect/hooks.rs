@@ -20,7 +20,7 @@ use std::{
     ffi::OsString,
     io,
     process::{Child, ExitStatus},
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -43,15 +43,11 @@ pub(super) struct HookService {
     pub(super) hooks: Arc<Hooks>,
     pub(super) failed: Arc<OnceLock<HookError>>,
     /// Why the last on-loss hook failed, if it did: the machine may not be demoted.
-    pub(super) loss_failed: Arc<Mutex<Option<HookError>>>,
+    pub(super) loss_failed: watch::Sender<Option<HookError>>,
     pub(super) status: Arc<HostStatus>,
 }
 
 impl HookService {
-    pub(super) fn loss_failure(&self) -> Option<HookError> {
-        self.loss_failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
     /// Runs the on-loss hook before the first campaign. If it fails, the machine may still be promoted, and vvm elect
     /// campaigns all the same, as after any on-loss hook that fails.
     pub(super) async fn demote_at_start(&self) {
@@ -61,7 +57,7 @@ impl HookService {
         if outcome.is_ok() {
             say_text!("{name}: the on-loss hook has succeeded");
         }
-        *self.loss_failed.lock().unwrap_or_else(PoisonError::into_inner) = outcome.err();
+        self.loss_failed.send_replace(outcome.err());
     }
 
     async fn lose(&self, slot: u32, loss: Option<&Loss>, led: &Result<(), HookError>) {
@@ -92,7 +88,7 @@ impl HookService {
                 self.status.work_ended(parts.join("; "));
             }
         }
-        *self.loss_failed.lock().unwrap_or_else(PoisonError::into_inner) = outcome.err();
+        self.loss_failed.send_replace(outcome.err());
     }
 
     fn why_stopping(&self) -> String {
