@@ -32,9 +32,6 @@ pub mod mysql;
 pub mod objects;
 #[cfg(feature = "postgres")]
 pub mod postgres;
-#[cfg(test)]
-#[cfg(any(feature = "dynamodb", feature = "kubernetes", feature = "object-store"))]
-mod scripted;
 #[cfg(feature = "scylla")]
 pub mod scylla;
 #[cfg(feature = "sled")]
@@ -53,3 +50,7 @@ pub mod sqlite;
 mod tls;
 #[cfg(any(feature = "etcd", feature = "kubernetes"))]
 mod watches;
+
+#[cfg(test)]
+#[cfg(any(feature = "dynamodb", feature = "kubernetes", feature = "object-store"))]
+mod tests;

@@ -1,9 +1,12 @@
 //! What the connections of drivers share: [`RequestLimiter`] for requests, the [`Next`] host to try, and a [`Stream`].
 
 use super::errors::HandleClosed;
+use crate::opening::OpenError;
+#[cfg(any(feature = "etcd", feature = "kubernetes", feature = "mysql"))]
+use std::io;
 #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::{io, time::Duration};
+use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 #[cfg(any(feature = "etcd", feature = "kubernetes", feature = "mysql"))]
 use tokio::{
@@ -19,8 +22,11 @@ pub(super) struct RequestLimiter {
 }
 
 impl RequestLimiter {
-    pub(super) fn new(request_timeout: Duration, most: usize) -> io::Result<Self> {
-        let (clock, requests) = (SystemClock::start()?, Semaphore::new(most));
+    pub(super) fn new(request_timeout: Duration, most: usize) -> Result<Self, OpenError> {
+        let clock = SystemClock::start();
+        let clock =
+            clock.map_err(|cause| OpenError::refused(format!("the client can't be set up: {cause}")))?;
+        let requests = Semaphore::new(most);
         Ok(Self { clock, request_timeout, requests })
     }
 
@@ -62,7 +68,7 @@ pub(super) struct Next(AtomicUsize);
 
 #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
 impl Next {
-    pub(super) fn attempts(&self, hosts: usize) -> impl Iterator<Item = usize> {
+    fn attempts(&self, hosts: usize) -> impl Iterator<Item = usize> {
         let first = self.0.load(Ordering::Relaxed);
         (first..first + hosts).map(move |at| {
             // If this attempt is dropped because its host is silent, the next one begins at another host.
@@ -71,8 +77,27 @@ impl Next {
         })
     }
 
-    pub(super) fn works(&self, at: usize) {
-        self.0.store(at, Ordering::Relaxed);
+    /// Connects to one host after the other until one works. Fails with the refusal of the last one.
+    pub(super) async fn connected<C, F: Future<Output = Result<C, OpenError>>>(
+        &self,
+        hosts: usize,
+        connect: impl Fn(usize) -> F,
+    ) -> Result<C, OpenError> {
+        let mut refusal = None;
+        for at in self.attempts(hosts) {
+            match connect(at).await {
+                Ok(connected) => {
+                    self.0.store(at, Ordering::Relaxed);
+                    return Ok(connected);
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "host left out");
+                    refusal = Some(error);
+                }
+            }
+        }
+        // A URL names a host at least.
+        Err(refusal.unwrap_or_else(|| OpenError::refused("no host to connect to")))
     }
 
     /// This one does not answer, and another one is to be tried, unless another one works by now.

@@ -60,6 +60,7 @@ use aws_sdk_dynamodb::{
 use config::Address;
 pub use config::OpenOptions;
 pub(crate) use config::init;
+use connection::{client, configuration, sent_once};
 use ielections::{
     Document, DocumentId, DocumentLimits, FenceState, Limits, Page, ReadError, Scan, Slot, WriteError,
 };
@@ -88,7 +89,8 @@ impl DynamoDbStorage {
     /// Dropped, it leaves nothing open.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let address = Address::parse(url)?;
-        Ok(Self::on(connection::open(&address).await?, address.to_string()))
+        let configuration = configuration(&address).await?;
+        Self::on(client(&configuration, address.request_timeout), &address).await
     }
 
     /// Opens `table` with a copy of the caller's own client, and checks it as [`open`](Self::open) does.
@@ -118,11 +120,17 @@ impl DynamoDbStorage {
     /// ```
     pub async fn open_with(client: &Client, table: &str, options: OpenOptions) -> Result<Self, OpenError> {
         let address = Address::of_client(client, table, options)?;
-        Ok(Self::on(connection::open_client(client, &address).await?, address.to_string()))
+        Self::on(sent_once(client.config().to_builder(), address.request_timeout), &address).await
     }
 
-    fn on(requests: Requests, location: String) -> Self {
-        Self { requests: Mutex::new(Some(requests)), location }
+    async fn on(client: Client, address: &Address) -> Result<Self, OpenError> {
+        config::check(&client, address).await?;
+        Ok(Self::new(client, address))
+    }
+
+    fn new(client: Client, address: &Address) -> Self {
+        let requests = Requests::new(client, address.table.clone());
+        Self { requests: Mutex::new(Some(requests)), location: address.to_string() }
     }
 
     fn requests(&self) -> Result<Requests, HandleClosed> {
@@ -359,18 +367,17 @@ impl DriverError {
             reasons.iter().filter_map(CancellationReason::code).any(|code| codes.contains(&code))
         };
         if contains(&["ConditionalCheckFailed"]) {
-            None
-        } else if contains(&["AccessDenied"]) {
-            Some(Self::Denied(said))
-        } else if contains(&["ValidationError", "ItemCollectionSizeLimitExceeded", "DuplicateItem"]) {
-            Some(Self::Refused(said))
-        } else if contains(&["TransactionConflict"]) {
-            Some(Self::Conflict(said))
-        } else if contains(&["ProvisionedThroughputExceeded", "ThrottlingError", "RequestLimitExceeded"]) {
-            Some(Self::Throttled(said))
-        } else {
-            Some(Self::Unanswered(said))
+            return None;
         }
+        // The first kind counts.
+        let kinds: [(&[&str], fn(String) -> Self); 4] = [
+            (&["AccessDenied"], Self::Denied),
+            (&["ValidationError", "ItemCollectionSizeLimitExceeded", "DuplicateItem"], Self::Refused),
+            (&["TransactionConflict"], Self::Conflict),
+            (&["ProvisionedThroughputExceeded", "ThrottlingError", "RequestLimitExceeded"], Self::Throttled),
+        ];
+        let found = kinds.into_iter().find(|(codes, _)| contains(codes));
+        Some(found.map_or(Self::Unanswered as fn(String) -> Self, |(_, kind)| kind)(said))
     }
 
     fn of_code(code: &str, said: String) -> Self {

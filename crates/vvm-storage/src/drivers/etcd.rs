@@ -212,21 +212,12 @@ impl SysVvmStorage for EtcdStorage {
     }
 }
 
-#[async_trait]
-impl SysVvmHints for EtcdStorage {
-    async fn announce(&self, _topic: &Partition) {}
-
-    async fn hinted(&self, topic: &Partition) {
-        self.watches.hinted(self, topic).await;
-    }
-
-    fn listens(&self, topic: &Partition) -> bool {
-        self.watches.listens(topic)
-    }
-}
-
 impl Watcher for EtcdStorage {
     type Stream = Watch;
+
+    fn watches(&self) -> &Watches<Watch> {
+        &self.watches
+    }
 
     fn clock(&self) -> &SystemClock {
         self.connections.clock()

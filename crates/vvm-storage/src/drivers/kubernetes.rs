@@ -11,7 +11,6 @@
 //!
 //! | field | value |
 //! |---|---|
-//! | name | the name of slot 1; `NAME.2`, `NAME.slots`, `NAME.pause`, `NAME.step-down`; `vvm.` and a digest for a name that is no DNS label of up to 200 characters |
 //! | `holderIdentity` | the holder, `""` when vacant |
 //! | `leaseDurationSeconds` | the TTL, rounded up; 1 when vacant |
 //! | `renewTime` | later with each write, even if the wall clock goes back |
@@ -31,8 +30,7 @@
 //! lost (`Replaced`).
 //!
 //! **Login.** The kubeconfig is read once, because it may name another cluster later. The files that it names are read
-//! for each connection, and none is kept after a 401. The token of a file is read again after a minute, and after it
-//! was refused. A login plug-in (`exec`) is asked again when a fifth of its credential's life is left, and after a 401.
+//! for each connection, and none is kept after a 401. The token of a file is read again after a minute.
 //!
 //! **Errors.**
 //!
@@ -239,22 +237,12 @@ impl fmt::Debug for LeaseStorage {
     }
 }
 
-#[async_trait]
-impl SysVvmHints for LeaseStorage {
-    /// The API server tells the others by itself.
-    async fn announce(&self, _topic: &Partition) {}
-
-    async fn hinted(&self, topic: &Partition) {
-        self.watches.hinted(self, topic).await;
-    }
-
-    fn listens(&self, topic: &Partition) -> bool {
-        self.watches.listens(topic)
-    }
-}
-
 impl Watcher for LeaseStorage {
     type Stream = Watch;
+
+    fn watches(&self) -> &Watches<Watch> {
+        &self.watches
+    }
 
     fn clock(&self) -> &SystemClock {
         self.connections.clock()

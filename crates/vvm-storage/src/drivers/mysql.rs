@@ -7,9 +7,9 @@
 //! one message: the server never waits for us in the middle of a transaction, and no message is sent twice. Isolation
 //! is `READ COMMITTED`, so that nothing locks gaps, and each statement sees what was committed before it.
 //!
-//! **Statements** are text, with bytes in hexadecimal digits. The protocol is spoken by the driver itself: no task runs
-//! between requests, and a dropped request ends its connection. A connection is not used again after an error, so the
-//! server ends a transaction that failed half-way.
+//! **Statements** are text. The driver speaks the protocol itself: no task runs between requests, and a dropped request
+//! ends its connection. A connection is not used again after an error, so the server ends a transaction that failed
+//! half-way.
 //!
 //! **Documents** are rows of their own. A batch locks the leader record, compares epoch, incarnation and the count of
 //! batches, and writes what it has if the count was raised, in one message.
@@ -103,24 +103,13 @@ struct ServerError {
     text: String,
 }
 
-/// (I7) What is not certain is unknown, codes that later versions add included.
+/// The codes of the table above. (I7) What is not certain is unknown, codes that later versions add included.
 impl From<ServerError> for DriverError {
     fn from(refusal: ServerError) -> Self {
         let text = refusal.to_string();
         match refusal.code {
-            // Lock wait timeout: the statement was undone, and the rest of its transaction is, with the connection.
-            // Deadlock: the transaction was undone.
-            1205 | 1213
-            // Read-only: the server, its transaction, InnoDB.
-            | 1290 | 1792 | 1836
-            // The table, the disk or the list of transactions is full.
-            | 1021 | 1114 | 1637
-            // Limits of the user.
-            | 1203 | 1226 => Self::RolledBack(text),
-            // No permission: for the database, a table, a column, a setting.
+            1021 | 1114 | 1203 | 1205 | 1213 | 1226 | 1290 | 1637 | 1792 | 1836 => Self::RolledBack(text),
             1044 | 1142 | 1143 | 1227 => Self::Denied(text),
-            // A wrong login, an unknown column, wrong syntax, a value that does not fit, a message that is too long, a
-            // binary log without rows.
             1045 | 1054 | 1064 | 1153 | 1264 | 1406 | 1665 => Self::Refused(text),
             1049 | 1146 => Self::NoTables(text),
             _ => Self::Unanswered(text),

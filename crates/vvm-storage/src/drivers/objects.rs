@@ -80,9 +80,7 @@ impl ObjectCells {
     /// Dropped, it leaves nothing open.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let (address, requests) = connect(url)?;
-        race::look(&address, &requests).await?;
-        race::probe(&address, &requests).await?;
-        Ok(Self::new(&address, requests))
+        Self::on(&address, requests).await
     }
 
     /// Opens the bucket as [`open`](Self::open) does, for a user who may have no right to put objects: tries no write.
@@ -132,10 +130,13 @@ impl ObjectCells {
         options: OpenOptions,
     ) -> Result<Self, OpenError> {
         let address = Address::of_builder(&builder, prefix, options)?;
-        let requests = connection::connect_by(&address, builder)?;
-        race::look(&address, &requests).await?;
-        race::probe(&address, &requests).await?;
-        Ok(Self::new(&address, requests))
+        Self::on(&address, connection::connect_by(&address, builder)?).await
+    }
+
+    async fn on(address: &Address, requests: Requests) -> Result<Self, OpenError> {
+        race::look(address, &requests).await?;
+        race::probe(address, &requests).await?;
+        Ok(Self::new(address, requests))
     }
 
     fn new(address: &Address, requests: Requests) -> Self {

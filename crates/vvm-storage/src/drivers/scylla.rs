@@ -68,7 +68,7 @@ use config::Address;
 pub use config::OpenOptions;
 pub(crate) use config::init;
 use connection::LibraryTasksEnd;
-use futures_util::future::{join_all, try_join_all};
+use futures_util::future::join_all;
 use ielections::{
     Document, DocumentId, DocumentLimits, Entropy as _, FenceState, Limits, OsEntropy, Page, ReadError, Scan,
     Slot, WriteError,
@@ -210,9 +210,10 @@ impl SysVvmStorage for ScyllaStorage {
     }
 
     async fn peek(&self, at: &[Partition]) -> Result<Vec<Slot>, ReadError> {
-        let statements = self.statements()?;
-        let reads = at.iter().map(async |at| Ok(statements.peek(at.as_bytes()).await?.slot()?));
-        try_join_all(reads).await.map_err(DriverError::into_read_error)
+        let mut seen = vec![None; at.len()];
+        self.peek_some(at, &mut seen).await?;
+        // Without an error, none is missing.
+        Ok(seen.into_iter().flatten().collect())
     }
 
     async fn peek_some(&self, at: &[Partition], seen: &mut [Option<Slot>]) -> Result<(), ReadError> {

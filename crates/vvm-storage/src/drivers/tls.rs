@@ -42,7 +42,7 @@ pub(super) enum Names {
 }
 
 impl Tls {
-    /// Fails with the file that can't be used.
+    /// Reads the files. Called for each connection, so that they can be replaced. Fails with the file that can't be used.
     pub(super) fn read(&self) -> Result<ClientConfig, OpenError> {
         let of_system = || Pem::File("the system's certificates".into());
         let authority = self.authority.clone().unwrap_or_else(of_system);

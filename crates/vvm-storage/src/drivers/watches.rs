@@ -1,6 +1,7 @@
 //! [`Watches`]: streams of changes, one for each topic that a handle waits for. No task reads them.
 
-use crate::key::Partition;
+use crate::{key::Partition, sysvvm::SysVvmHints};
+use async_trait::async_trait;
 use std::{
     collections::HashMap,
     future::pending,
@@ -22,8 +23,10 @@ pub(super) enum NotWatched {
     Never,
 }
 
-pub(super) trait Watcher: Sync {
+pub(super) trait Watcher: Send + Sync {
     type Stream: Send;
+
+    fn watches(&self) -> &Watches<Self::Stream>;
 
     fn clock(&self) -> &SystemClock;
 
@@ -32,6 +35,20 @@ pub(super) trait Watcher: Sync {
     /// Waits for the next change, and tells whether it is a hint about `topic`. `None` if the stream has ended.
     fn next(&self, stream: &mut Self::Stream, topic: &Partition)
     -> impl Future<Output = Option<bool>> + Send;
+}
+
+#[async_trait]
+impl<W: Watcher> SysVvmHints for W {
+    /// The server tells the others by itself.
+    async fn announce(&self, _topic: &Partition) {}
+
+    async fn hinted(&self, topic: &Partition) {
+        self.watches().hinted(self, topic).await;
+    }
+
+    fn listens(&self, topic: &Partition) -> bool {
+        self.watches().listens(topic)
+    }
 }
 
 #[derive(Debug)]
@@ -53,7 +70,7 @@ struct WatchState<T> {
 
 impl<T> Watches<T> {
     /// May be dropped and called again at will.
-    pub(super) async fn hinted(&self, watcher: &impl Watcher<Stream = T>, topic: &Partition) {
+    async fn hinted(&self, watcher: &impl Watcher<Stream = T>, topic: &Partition) {
         let watch = self.of(topic);
         let mut state = watch.state.lock().await;
         loop {
@@ -88,7 +105,7 @@ impl<T> Watches<T> {
         }
     }
 
-    pub(super) fn listens(&self, topic: &Partition) -> bool {
+    fn listens(&self, topic: &Partition) -> bool {
         self.of(topic).is_live.load(Ordering::Relaxed)
     }
 

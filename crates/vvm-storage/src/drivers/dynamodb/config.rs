@@ -71,14 +71,13 @@ impl Address {
         let region = client.config().region().ok_or_else(|| {
             OpenError::misuse("the client has no region: two candidates with different ones would both lead")
         })?;
-        let OpenOptions { request_timeout } = options;
-        Ok(Self {
-            region: region.to_string(),
-            table: checked_table(table).map_err(OpenError::misuse)?,
-            endpoint: None,
-            profile: None,
-            request_timeout: checked_request_timeout(request_timeout)?,
-        })
+        let request_timeout = checked_request_timeout(options.request_timeout)?;
+        Ok(Self { request_timeout, ..Self::new(region.as_ref(), table).map_err(OpenError::misuse)? })
+    }
+
+    fn new(region: &str, table: &str) -> Result<Self, String> {
+        let (region, table) = (region.to_owned(), checked_table(table)?);
+        Ok(Self { region, table, endpoint: None, profile: None, request_timeout: REQUEST_TIMEOUT })
     }
 
     pub(super) fn place(&self) -> String {
@@ -107,13 +106,7 @@ fn parse(url: &str) -> Result<Address, String> {
     if !region.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-') {
         return Err(format!("`{region}` is not a region: write one like eu-west-1"));
     }
-    let mut address = Address {
-        region: region.to_owned(),
-        table: checked_table(table)?,
-        endpoint: None,
-        profile: None,
-        request_timeout: REQUEST_TIMEOUT,
-    };
+    let mut address = Address::new(region, table)?;
     for option in options(text) {
         let (name, value) = option?;
         match name {

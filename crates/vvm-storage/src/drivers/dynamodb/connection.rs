@@ -1,9 +1,6 @@
 //! The client: its HTTP connections, time limits and credentials. Nothing is sent twice.
 
-use super::{
-    config::{Address, check},
-    requests::Requests,
-};
+use super::config::Address;
 use crate::{
     drivers::{config::is_on_loopback, errors::described},
     opening::OpenError,
@@ -38,22 +35,6 @@ use std::{
 /// fails sooner if the server can't be reached than if it is slow.
 const CONNECT_SHARE: u32 = 2;
 
-pub(super) async fn open(address: &Address) -> Result<Requests, OpenError> {
-    open_with(&configuration(address).await?, address).await
-}
-
-pub(super) async fn open_with(configuration: &SdkConfig, address: &Address) -> Result<Requests, OpenError> {
-    let client = client(configuration, address.request_timeout);
-    check(&client, address).await?;
-    Ok(Requests::new(client, address.table.clone()))
-}
-
-pub(super) async fn open_client(client: &Client, address: &Address) -> Result<Requests, OpenError> {
-    let client = sent_once(client.config().to_builder(), address.request_timeout);
-    check(&client, address).await?;
-    Ok(Requests::new(client, address.table.clone()))
-}
-
 /// The SDK's chain has what the address leaves open: environment, profile, machine.
 pub(super) async fn configuration(address: &Address) -> Result<SdkConfig, OpenError> {
     let mut loader = aws_config::defaults(BehaviorVersion::v2026_01_12())
@@ -78,7 +59,7 @@ pub(super) fn client(configuration: &SdkConfig, request_timeout: Duration) -> Cl
 }
 
 /// Overrides what a configuration says of retries and time limits.
-fn sent_once(configuration: Builder, request_timeout: Duration) -> Client {
+pub(super) fn sent_once(configuration: Builder, request_timeout: Duration) -> Client {
     let timeouts = TimeoutConfig::builder()
         .connect_timeout(request_timeout / CONNECT_SHARE)
         .operation_attempt_timeout(request_timeout)

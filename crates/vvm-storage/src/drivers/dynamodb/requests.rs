@@ -17,7 +17,7 @@ use crate::{
 };
 use aws_sdk_dynamodb::{
     Client,
-    error::{BuildError, SdkError},
+    error::BuildError,
     operation::{
         query::builders::QueryFluentBuilder,
         transact_get_items::TransactGetItemsError,
@@ -65,16 +65,11 @@ impl Requests {
         &self,
         update: UpdateItemFluentBuilder,
     ) -> Result<Option<Option<Item>>, DriverError> {
-        let error = match update.send().await {
-            Ok(_) => return Ok(None),
-            Err(error) => error,
-        };
-        if let SdkError::ServiceError(answer) = &error
-            && let UpdateItemError::ConditionalCheckFailedException(refusal) = answer.err()
-        {
-            return Ok(Some(refusal.item.clone()));
+        let Err(error) = update.send().await else { return Ok(None) };
+        match error.as_service_error() {
+            Some(UpdateItemError::ConditionalCheckFailedException(refusal)) => Ok(Some(refusal.item.clone())),
+            _ => Err(DriverError::of(error)),
         }
-        Err(DriverError::of(error))
     }
 
     pub(super) async fn read(&self, partition: &[u8]) -> Result<Option<Item>, DriverError> {
@@ -126,12 +121,10 @@ impl Requests {
     ) -> Result<StepOutcome, DriverError> {
         let actions = transaction(&self.table, partition, fence, batch);
         let actions = actions.map_err(|error| DriverError::of_building(&error))?;
-        let error = match self.client.transact_write_items().set_transact_items(Some(actions)).send().await {
-            Ok(_) => return Ok(StepOutcome::Applied),
-            Err(error) => error,
-        };
-        if let SdkError::ServiceError(answer) = &error
-            && let TransactWriteItemsError::TransactionCanceledException(cancelled) = answer.err()
+        let sent = self.client.transact_write_items().set_transact_items(Some(actions)).send().await;
+        let Err(error) = sent else { return Ok(StepOutcome::Applied) };
+        if let Some(TransactWriteItemsError::TransactionCanceledException(cancelled)) =
+            error.as_service_error()
         {
             let failure = DriverError::of_cancellation(cancelled.cancellation_reasons(), said(&error));
             return failure.map_or(Ok(StepOutcome::Refused(CurrentState::Nothing)), Err);
@@ -200,8 +193,7 @@ impl Requests {
             }
             Err(error) => error,
         };
-        if let SdkError::ServiceError(answer) = &error
-            && let TransactGetItemsError::TransactionCanceledException(cancelled) = answer.err()
+        if let Some(TransactGetItemsError::TransactionCanceledException(cancelled)) = error.as_service_error()
             && let Some(failure) =
                 DriverError::of_cancellation(cancelled.cancellation_reasons(), said(&error))
         {

@@ -148,10 +148,7 @@ pub(super) fn document_key(partition: &[u8], id: &[u8]) -> Item {
 }
 
 pub(super) fn place(id: &[u8]) -> Vec<u8> {
-    let mut place = Vec::with_capacity(1 + id.len());
-    place.push(DOCUMENT);
-    place.extend_from_slice(id);
-    place
+    [&[DOCUMENT], id].concat()
 }
 
 pub(super) fn id_of(item: &Item) -> Result<DocumentId, DecodeError> {

@@ -5,7 +5,7 @@ use crate::{
     drivers::{
         config::REQUEST_TIMEOUT,
         errors::kinds,
-        scripted::{Scripted, answer},
+        tests::{Scripted, answer},
     },
     key::Partition,
     opening::{OpenError, OpenErrorKind},
@@ -35,10 +35,7 @@ use std::{
 };
 use vvm_clock::SystemClock;
 
-use super::{
-    config::init_with,
-    connection::{client, of_credentials, open_with},
-};
+use super::{config::init_with, connection::of_credentials};
 
 /// Status and body. With `None` the connection is closed without an answer.
 type Answer = Option<(u16, String)>;
@@ -134,7 +131,7 @@ async fn opened(script: impl Fn(&str, usize) -> Answer + Send + Sync + 'static) 
     let server = Server::start(script).await;
     let (configuration, address) = place(&server);
     let storage =
-        DynamoDbStorage::on(open_with(&configuration, &address).await.unwrap(), address.to_string());
+        DynamoDbStorage::on(client(&configuration, address.request_timeout), &address).await.unwrap();
     server.take_counts();
     (server, storage)
 }
@@ -150,7 +147,8 @@ async fn refused(of: &'static str, answer: impl Fn() -> Answer + Send + Sync + '
     let script = move |operation: &str, _| if operation == of { answer() } else { active(operation) };
     let server = Server::start(script).await;
     let (configuration, address) = place(&server);
-    open_with(&configuration, &address).await.expect_err("opened")
+    let client = client(&configuration, address.request_timeout);
+    DynamoDbStorage::on(client, &address).await.expect_err("opened")
 }
 
 async fn refused_table(status: &'static str, more: &'static str) -> OpenError {
@@ -429,10 +427,8 @@ async fn client_of_the_caller_sends_once_too_and_keeps_its_endpoint_and_credenti
 
 fn at(listener: &std::net::TcpListener) -> DynamoDbStorage {
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
-    DynamoDbStorage::on(
-        Requests::new(client(&configured(&endpoint), REQUEST_TIMEOUT), "elections".into()),
-        endpoint,
-    )
+    let address = Address::parse(&format!("dynamodb://eu-west-1/elections?endpoint={endpoint}")).unwrap();
+    DynamoDbStorage::new(client(&configured(&endpoint), REQUEST_TIMEOUT), &address)
 }
 
 #[tokio::test]

@@ -60,8 +60,7 @@ pub(super) struct Connections {
 impl Connections {
     pub(super) fn new(address: Address) -> Result<Self, OpenError> {
         let tokens = address.hosts.iter().map(|_| Token::default()).collect();
-        let room = RequestLimiter::new(address.request_timeout, MOST)
-            .map_err(|cause| OpenError::refused(format!("the client can't be set up: {cause}")))?;
+        let room = RequestLimiter::new(address.request_timeout, MOST)?;
         let (channel, next, shown) = (Mutex::default(), Next::default(), Mutex::default());
         Ok(Self { address, room, channel, next, tokens, shown })
     }
@@ -157,20 +156,7 @@ impl Connections {
         if self.room.is_closed() {
             return Err(HandleClosed.into());
         }
-        let mut refusal = None;
-        for endpoint in self.next.attempts(self.address.hosts.len()) {
-            match self.connect(endpoint).await {
-                Ok(channel) => {
-                    self.next.works(endpoint);
-                    return Ok(channel);
-                }
-                Err(error) => {
-                    tracing::debug!(%error, "member left out");
-                    refusal = Some(error);
-                }
-            }
-        }
-        Err(refusal.map_or(HandleClosed.into(), DriverError::from))
+        Ok(self.next.connected(self.address.hosts.len(), |member| self.connect(member)).await?)
     }
 
     /// Ends the connection, and with it the requests that run.
@@ -283,7 +269,6 @@ impl Token {
     }
 }
 
-/// The password is read anew for each login, so that it can be changed.
 async fn log_in(channel: &Channel, address: &Address, user: &str) -> Result<LoginToken, DriverError> {
     let password = password(address.password_file.as_deref(), None)?;
     let password = password.ok_or_else(missing_password)?;
@@ -344,7 +329,6 @@ async fn start(endpoint: usize, host: &Host, tls: Option<&Tls>) -> Result<Channe
     Channel::start(stream, endpoint, origin).await.map_err(|error| no_answer(host, error))
 }
 
-/// Reads the files anew for each connection, so that certificates can be replaced.
 fn connector(tls: &Tls) -> Result<TlsConnector, OpenError> {
     let mut tls = tls.read()?;
     tls.alpn_protocols = vec![b"h2".to_vec()];

@@ -53,8 +53,7 @@ pub(super) struct Connections {
 
 impl Connections {
     pub(super) fn new(cluster: Cluster, request_timeout: Duration) -> Result<Self, OpenError> {
-        let room = RequestLimiter::new(request_timeout, MOST)
-            .map_err(|cause| OpenError::refused(format!("the driver can't be started: {cause}")))?;
+        let room = RequestLimiter::new(request_timeout, MOST)?;
         Ok(Self { cluster, room, connecting: request_timeout / CONNECTING, idle: Mutex::default() })
     }
 
@@ -62,20 +61,9 @@ impl Connections {
         &self.room.clock
     }
 
-    /// Sends a request once and returns the answer.
-    ///
-    /// # Cancel safety
+    /// Sends a request once and returns the answer, of media type `kind`.
     /// Dropped, the request may be carried out, now or later. Its connection is closed.
     pub(super) async fn ask(
-        &self,
-        method: Method,
-        path: &str,
-        body: Option<Bytes>,
-    ) -> Result<Response, DriverError> {
-        self.ask_for(JSON, method, path, body).await
-    }
-
-    pub(super) async fn ask_for(
         &self,
         kind: &'static str,
         method: Method,
@@ -187,7 +175,6 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Reads the files of TLS anew, so that certificates can be replaced.
     async fn connect(cluster: &Cluster, own: Option<(Pem, Pem)>) -> Result<Self, OpenError> {
         let server = &cluster.server;
         let tls = cluster.tls.as_ref().map(|(tls, name)| {
@@ -220,8 +207,6 @@ impl Session {
     }
 
     /// Sends a request and returns its answer.
-    ///
-    /// # Cancel safety
     /// Dropped, the request may be carried out, now or later. The session has to be dropped with it.
     pub(super) async fn ask(&mut self, request: Request<Full<Bytes>>) -> Result<Response, DriverError> {
         let answer = self.begin(request).await?;
@@ -235,9 +220,7 @@ impl Session {
     }
 
     /// Returns the head of the answer. [`driving`](Self::driving) reads the body.
-    ///
-    /// # Cancel safety
-    /// As [`ask`](Self::ask).
+    /// Cancel safety: as [`ask`](Self::ask).
     pub(super) async fn begin(
         &mut self,
         request: Request<Full<Bytes>>,

@@ -12,32 +12,13 @@ use hyper::{
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::{fmt, pin::Pin};
+use std::pin::Pin;
 
 /// In the place of objects, their names and what else `kubectl get` shows.
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 
 /// A row has at most a KiB.
 const PAGE: usize = 500;
-
-#[derive(Deserialize)]
-struct Table {
-    kind: String,
-    #[serde(default)]
-    metadata: TableMetadata,
-    rows: Vec<Row>,
-}
-
-#[derive(Deserialize, Default)]
-struct TableMetadata {
-    #[serde(rename = "continue", default)]
-    token: String,
-}
-
-#[derive(Deserialize)]
-struct Row {
-    cells: Vec<serde_json::Value>,
-}
 
 fn json(lease: &Lease) -> Result<Bytes, DriverError> {
     let json = serde_json::to_vec(lease).map_err(|cause| DriverError::Refused(cause.to_string()))?;
@@ -71,7 +52,7 @@ pub(super) struct WatchEvent {
 impl Connections {
     pub(super) async fn get(&self, name: &str, may_be_stale: bool) -> Result<Option<Lease>, DriverError> {
         let options = if may_be_stale { "?resourceVersion=0" } else { "" };
-        let answer = self.ask(Method::GET, &format!("{}/{name}{options}", self.leases()), None).await?;
+        let answer = self.ask(JSON, Method::GET, &format!("{}/{name}{options}", self.leases()), None).await?;
         match answer.status {
             200 => lease(&answer).map(Some),
             404 if Status::from_response(&answer).is_absent() => Ok(None),
@@ -80,11 +61,9 @@ impl Connections {
     }
 
     /// `None` if there is one already.
-    ///
-    /// # Cancel safety
-    /// As [`ask`](Self::ask).
+    /// Cancel safety: as [`ask`](Self::ask).
     pub(super) async fn create(&self, lease: &Lease) -> Result<Option<Lease>, DriverError> {
-        let answer = self.ask(Method::POST, &self.leases(), Some(json(lease)?)).await?;
+        let answer = self.ask(JSON, Method::POST, &self.leases(), Some(json(lease)?)).await?;
         match answer.status {
             201 => self::lease(&answer).map(Some),
             409 if Status::from_response(&answer).reason == "AlreadyExists" => Ok(None),
@@ -93,12 +72,10 @@ impl Connections {
     }
 
     /// Replaces exactly the version of the object that `lease` names; `None` if it does not stand.
-    ///
-    /// # Cancel safety
-    /// As [`ask`](Self::ask).
+    /// Cancel safety: as [`ask`](Self::ask).
     pub(super) async fn replace(&self, lease: &Lease) -> Result<Option<Lease>, DriverError> {
         let path = format!("{}/{}", self.leases(), lease.name());
-        let answer = self.ask(Method::PUT, &path, Some(json(lease)?)).await?;
+        let answer = self.ask(JSON, Method::PUT, &path, Some(json(lease)?)).await?;
         let status = Status::from_response(&answer);
         match answer.status {
             200 => self::lease(&answer).map(Some),
@@ -114,19 +91,12 @@ impl Connections {
         let token = if token.is_empty() { String::new() } else { format!("&continue={token}") };
         let path =
             format!("{}?labelSelector={}&includeObject=None&limit={PAGE}{token}", self.leases(), rows::NAME);
-        let answer = self.ask_for(TABLE, Method::GET, &path, None).await?;
-        if answer.status != 200 {
-            return Err(DriverError::from_response(&answer));
-        }
-        let wrong =
-            |cause: &dyn fmt::Display| DriverError::Unanswered(format!("its answer is no table: {cause}"));
-        let Table { kind, metadata, rows } =
-            serde_json::from_slice(&answer.body).map_err(|cause| wrong(&cause))?;
-        if kind != "Table" {
-            return Err(wrong(&kind));
-        }
-        let names = rows.into_iter().filter_map(|row| Some(row.cells.first()?.as_str()?.to_owned()));
-        Ok((names.collect(), metadata.token))
+        let answer = self.ask(TABLE, Method::GET, &path, None).await?;
+        let table = read(&answer)?;
+        let rows = table["rows"].as_array().filter(|_| table["kind"] == "Table");
+        let rows = rows.ok_or_else(|| DriverError::Unanswered("its answer is no table".into()))?;
+        let names = rows.iter().filter_map(|row| Some(row["cells"][0].as_str()?.to_owned()));
+        Ok((names.collect(), table["metadata"]["continue"].as_str().unwrap_or_default().to_owned()))
     }
 
     pub(super) fn leases(&self) -> String {
@@ -134,8 +104,6 @@ impl Connections {
     }
 
     /// Watches the Leases with a label.
-    ///
-    /// # Cancel safety
     /// Dropped, it leaves nothing open.
     pub(super) async fn watch(&self, label: &str) -> Result<Watch, DriverError> {
         let path = format!("{}?watch=1&labelSelector={}%3D{label}", self.leases(), rows::NAME);
@@ -157,8 +125,6 @@ impl Connections {
 
 impl Watch {
     /// Waits for the next change. `None` if the stream has ended, or can't be read.
-    ///
-    /// # Cancel safety
     /// May be dropped and called again at will.
     pub(super) async fn next(&mut self) -> Option<WatchEvent> {
         serde_json::from_slice(&self.line().await?).ok()
@@ -192,7 +158,7 @@ pub(super) async fn creation(connections: &Connections) -> Result<(), DriverErro
         "metadata": { "name": TRIED, "namespace": connections.cluster.namespace },
     });
     let path = format!("{}?dryRun=All", connections.leases());
-    let answer = connections.ask(Method::POST, &path, Some(body(&lease))).await?;
+    let answer = connections.ask(JSON, Method::POST, &path, Some(body(&lease))).await?;
     if answer.status == 201 { Ok(()) } else { Err(DriverError::from_response(&answer)) }
 }
 
@@ -208,7 +174,7 @@ pub(super) async fn missing_rights(connections: &Connections) -> Result<Vec<&'st
             "spec": { "resourceAttributes": resource },
         });
         let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-        let answer = connections.ask(Method::POST, path, Some(body(&review))).await?;
+        let answer = connections.ask(JSON, Method::POST, path, Some(body(&review))).await?;
         if read(&answer)?["status"]["allowed"] != true {
             missing.push(verb);
         }
@@ -217,7 +183,7 @@ pub(super) async fn missing_rights(connections: &Connections) -> Result<Vec<&'st
 }
 
 pub(super) async fn version(connections: &Connections) -> Result<String, DriverError> {
-    let answer = connections.ask(Method::GET, "/version", None).await?;
+    let answer = connections.ask(JSON, Method::GET, "/version", None).await?;
     Ok(read(&answer)?["gitVersion"].as_str().unwrap_or("of an unknown version").to_owned())
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     cells::{CellCondition, CellWrite},
-    drivers::scripted::Scripted,
+    drivers::tests::Scripted,
     key::Partition,
 };
 use bytes::Bytes;

@@ -93,7 +93,6 @@ impl Server for MySql {
 }
 
 impl MySql {
-    /// Password and certificates are read anew, so that they can be replaced.
     async fn logged_in(&self, host: &Host) -> Result<(Wire, Greeting), OpenError> {
         let tls = self.address.tls.as_ref().map(Tls::read).transpose()?;
         let tls = tls.map(|tls| TlsConnector::from(Arc::new(tls)));

@@ -59,13 +59,6 @@ pub(super) struct Greeting {
     plugin: String,
 }
 
-impl Greeting {
-    #[cfg(test)]
-    pub(super) fn of(connection: u32) -> Self {
-        Self { connection, offers_tls: false, scramble: Vec::new(), plugin: String::new() }
-    }
-}
-
 /// Packets on a stream. After an error it can't be used.
 pub(super) struct Wire {
     stream: BufStream<Box<dyn Stream>>,
@@ -168,8 +161,6 @@ impl Wire {
     }
 
     /// Sends statements as one message, once, and returns their answers.
-    ///
-    /// # Cancel safety
     /// Dropped, they may be carried out, now or later. The connection can't be used again.
     pub(super) async fn ask(&mut self, text: &str) -> Result<StatementResults, DriverError> {
         if text.len() >= LONGEST {
@@ -327,6 +318,13 @@ fn refusal(packet: &[u8]) -> ServerError {
     // A mark and the five letters of SQLSTATE.
     let text = if text.first() == Some(&b'#') { text.get(6..).unwrap_or_default() } else { text };
     ServerError { code, text: String::from_utf8_lossy(text).into_owned() }
+}
+
+#[cfg(test)]
+impl Greeting {
+    pub(super) fn of(connection: u32) -> Self {
+        Self { connection, offers_tls: false, scramble: Vec::new(), plugin: String::new() }
+    }
 }
 
 #[cfg(test)]

@@ -135,18 +135,7 @@ fn parse(url: &str) -> Result<Address, String> {
         return Err(SECRETS.into());
     }
     let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));
-    let mut address = Address {
-        platform,
-        bucket: checked_bucket(bucket)?,
-        prefix: checked_prefix(prefix.trim_end_matches('/'), platform)?,
-        region: None,
-        account: None,
-        endpoint: None,
-        is_http_allowed: false,
-        tls_ca: None,
-        request_timeout: REQUEST_TIMEOUT,
-        min_ttl: MIN_TTL,
-    };
+    let mut address = Address::new(platform, bucket, prefix.trim_end_matches('/'), OpenOptions::default())?;
     for option in options(text) {
         let (name, value) = option?;
         match name {
@@ -187,7 +176,7 @@ impl Address {
         prefix: &str,
         options: OpenOptions,
     ) -> Result<Self, OpenError> {
-        let OpenOptions { request_timeout, min_ttl, tls_ca, allow_http } = options;
+        let OpenOptions { request_timeout, min_ttl, .. } = options;
         let (platform, bucket, region, account, place) = match builder {
             ObjectStoreBuilder::S3(of) => {
                 let get = |key: AmazonS3ConfigKey| of.get_config_value(&key);
@@ -215,22 +204,29 @@ impl Address {
             if !(least..=MIN_TTL).contains(&min_ttl) {
                 return Err(format!("min_ttl is {min_ttl:?}: set it from {least:?} to {MIN_TTL:?}"));
             }
-            let address = Self {
-                platform,
-                bucket: checked_bucket(&bucket)?,
-                prefix: checked_prefix(prefix, platform)?,
-                region,
-                account,
-                endpoint: place.as_deref().map(endpoint).transpose()?,
-                is_http_allowed: allow_http,
-                tls_ca,
-                request_timeout,
-                min_ttl,
-            };
-            address.checked()
+            let endpoint = place.as_deref().map(endpoint).transpose()?;
+            Self { region, account, endpoint, ..Self::new(platform, &bucket, prefix, options)? }.checked()
         };
         checked_request_timeout(request_timeout)?;
         of_text().map_err(OpenError::misuse)
+    }
+
+    fn new(platform: Platform, bucket: &str, prefix: &str, options: OpenOptions) -> Result<Self, String> {
+        let OpenOptions { request_timeout, min_ttl, tls_ca, allow_http: is_http_allowed } = options;
+        let (bucket, prefix) = (checked_bucket(bucket)?, checked_prefix(prefix, platform)?);
+        let (region, account, endpoint) = (None, None, None);
+        Ok(Self {
+            platform,
+            bucket,
+            prefix,
+            region,
+            account,
+            endpoint,
+            is_http_allowed,
+            tls_ca,
+            request_timeout,
+            min_ttl,
+        })
     }
 
     fn checked(mut self) -> Result<Self, String> {

@@ -282,7 +282,7 @@ mod tests {
     use super::*;
     use crate::drivers::{
         objects::{connection, describe},
-        scripted::{ReceivedRequest, Scripted, answer},
+        tests::{ReceivedRequest, Scripted, answer},
     };
     use std::sync::Mutex;
 

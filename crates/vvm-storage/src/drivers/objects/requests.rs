@@ -193,7 +193,7 @@ mod tests {
     use crate::drivers::{
         errors::kinds,
         objects::{config::Address, connection},
-        scripted::{self, Scripted},
+        tests::{self as scripted, Scripted},
     };
     use std::{net::TcpListener, sync::Mutex};
 

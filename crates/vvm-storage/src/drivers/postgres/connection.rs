@@ -57,7 +57,6 @@ impl Server for Postgres {
         &self.address
     }
 
-    /// Password and certificates are read anew, so that they can be replaced.
     async fn connect(&self, host: &Host) -> Result<Session, OpenError> {
         let tls = match &self.own_tls {
             Some(Some(tls)) => tls.clone(),

@@ -80,19 +80,26 @@ impl Address {
         let OpenOptions { levels, request_timeout } = options;
         let state = session.get_cluster_state();
         let nodes = state.get_nodes_info().iter().map(|node| node.address.to_string());
+        let datacenter = match &levels {
+            Levels::Global => None,
+            Levels::Local(datacenter) => Some(datacenter.clone()),
+        };
+        let request_timeout = checked_request_timeout(request_timeout)?;
+        let of_options = Self::new(nodes.collect(), keyspace).map_err(OpenError::misuse)?;
+        Ok(Self { datacenter, levels, request_timeout, ..of_options })
+    }
+
+    fn new(contact_points: Vec<String>, keyspace: &str) -> Result<Self, String> {
         Ok(Self {
-            contact_points: nodes.collect(),
-            keyspace: checked_keyspace(keyspace).map_err(OpenError::misuse)?,
-            datacenter: match &levels {
-                Levels::Global => None,
-                Levels::Local(datacenter) => Some(datacenter.clone()),
-            },
-            levels,
+            contact_points,
+            keyspace: checked_keyspace(keyspace)?,
+            datacenter: None,
+            levels: Levels::Global,
             user: None,
             password_file: None,
             tls: None,
             replication: None,
-            request_timeout: checked_request_timeout(request_timeout)?,
+            request_timeout: REQUEST_TIMEOUT,
         })
     }
 
@@ -122,17 +129,7 @@ fn parse(url: &str) -> Result<Address, String> {
     let (hosts, keyspace) =
         place.split_once('/').ok_or("the keyspace is missing: write scylla://host/keyspace")?;
     let contact_points = parse_hosts(hosts, PORT)?.iter().map(Host::to_string).collect();
-    let mut address = Address {
-        contact_points,
-        keyspace: checked_keyspace(keyspace)?,
-        datacenter: None,
-        levels: Levels::Global,
-        user: None,
-        password_file: None,
-        tls: None,
-        replication: None,
-        request_timeout: REQUEST_TIMEOUT,
-    };
+    let mut address = Address::new(contact_points, keyspace)?;
     let mut is_local = false;
     let mut files = TlsFiles::default();
     for option in options(text) {

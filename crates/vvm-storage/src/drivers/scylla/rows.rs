@@ -77,9 +77,8 @@ pub(super) struct Columns(BTreeMap<String, CqlValue>);
 
 impl Columns {
     pub(super) fn from_result(answer: QueryResult) -> Result<Self, DriverError> {
-        let unreadable = |cause: &dyn ToString| DriverError::Unreadable(cause.to_string().into());
-        let rows = answer.into_rows_result().map_err(|cause| unreadable(&cause))?;
-        let Some(row) = rows.maybe_first_row::<Row>().map_err(|cause| unreadable(&cause))? else {
+        let rows = answer.into_rows_result().map_err(unreadable)?;
+        let Some(row) = rows.maybe_first_row::<Row>().map_err(unreadable)? else {
             return Ok(Self::default());
         };
         let names = rows.column_specs().iter().map(|column| column.name().to_owned());
@@ -146,6 +145,10 @@ impl Columns {
     }
 }
 
+fn unreadable(cause: impl ToString) -> DriverError {
+    DriverError::Unreadable(cause.to_string().into())
+}
+
 fn missing(column: &str) -> DecodeError {
     DecodeError(format!("column {column} is null where others are not"))
 }
@@ -162,10 +165,7 @@ const DOCUMENT: u8 = 1;
 const END: [u8; 1] = [DOCUMENT + 1];
 
 pub(super) fn place(id: &[u8]) -> Vec<u8> {
-    let mut place = Vec::with_capacity(1 + id.len());
-    place.push(DOCUMENT);
-    place.extend_from_slice(id);
-    place
+    [&[DOCUMENT], id].concat()
 }
 
 pub(super) fn scanned(scan: &Scan) -> (Vec<u8>, Vec<u8>) {
@@ -179,11 +179,10 @@ pub(super) fn scanned(scan: &Scan) -> (Vec<u8>, Vec<u8>) {
 }
 
 pub(super) fn documents(answer: QueryResult) -> Result<Vec<Document>, DriverError> {
-    let unreadable = |cause: &dyn ToString| DriverError::Unreadable(cause.to_string().into());
-    let rows = answer.into_rows_result().map_err(|cause| unreadable(&cause))?;
-    let rows = rows.rows::<(&[u8], Option<i64>, Option<&[u8]>)>().map_err(|cause| unreadable(&cause))?;
+    let rows = answer.into_rows_result().map_err(unreadable)?;
+    let rows = rows.rows::<(&[u8], Option<i64>, Option<&[u8]>)>().map_err(unreadable)?;
     rows.map(|row| {
-        let (place, version, body) = row.map_err(|cause| unreadable(&cause))?;
+        let (place, version, body) = row.map_err(unreadable)?;
         Ok(document_of(place, version, body)?)
     })
     .collect()

@@ -100,7 +100,6 @@ impl Address {
         self.hosts.iter().all(Host::is_loopback)
     }
 
-    /// Read anew for each connection, so that it can be changed.
     pub(crate) fn password(&self) -> Result<Option<String>, OpenError> {
         let of_url = self.password.as_ref().map(|password| &*password.0);
         password(self.password_file.as_deref(), of_url)

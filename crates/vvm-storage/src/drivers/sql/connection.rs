@@ -7,7 +7,6 @@ use crate::{
     drivers::{
         config::{Host, unreachable},
         connection::{Next, RequestLimiter},
-        errors::HandleClosed,
     },
     opening::OpenError,
 };
@@ -39,8 +38,6 @@ pub(crate) trait Session: Send {
     fn is_open(&mut self) -> impl Future<Output = bool> + Send;
 
     /// Sends `text` once, as one message, and returns the answer.
-    ///
-    /// # Cancel safety
     /// Dropped, it may be applied, now or later. The session has to be dropped with it.
     fn ask(&mut self, text: &str) -> impl Future<Output = Result<StatementResults, DriverError>> + Send;
 
@@ -147,9 +144,8 @@ pub(crate) struct ConnectionPool<S, T> {
 
 impl<S: Server> ConnectionPool<S, S::Session> {
     pub(crate) fn new(server: S) -> Result<Self, OpenError> {
-        let room = RequestLimiter::new(server.address().request_timeout, server.address().connections.into());
         let room =
-            room.map_err(|cause| OpenError::refused(format!("the client can't be set up: {cause}")))?;
+            RequestLimiter::new(server.address().request_timeout, server.address().connections.into())?;
         let idle = IdleConnections {
             sessions: Vec::new(),
             lent: 0,
@@ -222,20 +218,9 @@ impl<S: Server> ConnectionPool<S, S::Session> {
     }
 
     async fn connected<'a>(&'a self, of: PoolSlot<'a, S>) -> Result<PooledConnection<'a, S>, DriverError> {
-        let (hosts, mut refusal) = (&self.address().hosts, None);
-        for at in self.next.attempts(hosts.len()) {
-            match self.connect(&hosts[at]).await {
-                Ok(session) => {
-                    self.next.works(at);
-                    return Ok(PooledConnection { session, of });
-                }
-                Err(error) => {
-                    tracing::debug!(%error, "host left out");
-                    refusal = Some(error);
-                }
-            }
-        }
-        Err(refusal.map_or(HandleClosed.into(), DriverError::from))
+        let hosts = &self.address().hosts;
+        let session = self.next.connected(hosts.len(), |at| self.connect(&hosts[at])).await?;
+        Ok(PooledConnection { session, of })
     }
 
     pub(crate) async fn in_time<A>(

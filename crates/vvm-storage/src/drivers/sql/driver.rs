@@ -28,7 +28,7 @@ use std::{
 
 /// How a driver sends what the others send in another way.
 pub(crate) trait Driver: Opening {
-    /// Whether [`alone`](Self::alone) takes reads.
+    /// Whether [`send_single`](Self::send_single) takes reads.
     const READS_ALONE: bool;
 
     fn hints(_storage: &SqlStorage<Self, Self::Session>) -> Option<&dyn SysVvmHints> {

@@ -30,7 +30,7 @@ pub(crate) struct Lineage {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ComparedHistory<'a> {
     pub(crate) history: &'a Lineage,
-    /// Whether it is sent by [`Driver::alone`](super::driver::Driver::alone), on a connection that is known to have
+    /// Whether it is sent by [`Driver::send_single`](super::driver::Driver::send_single), on a connection that is known to have
     /// the history.
     pub(crate) alone: bool,
 }

@@ -23,7 +23,7 @@ pub(crate) trait Statements: Sized + 'static {
     /// The number of the statement in [`locked`](Self::locked) that shows the slot.
     const LOCKED_SLOT_STATEMENT: usize;
 
-    /// The number of the statement in [`write`](Self::write), counted from the first in [`locked`](Self::locked)
+    /// The number of the statement in [`batch`](Self::batch), counted from the first in [`locked`](Self::locked)
     /// before it, whose rows tell whether the batch was written.
     const BATCH_STATEMENT: usize;
 
@@ -40,13 +40,13 @@ pub(crate) trait Statements: Sized + 'static {
 
     fn bytes(bytes: &[u8]) -> String;
 
-    /// A column with bytes, as [`Row::bytes`](Row::bytes) decodes it.
+    /// A column with bytes, as [`Row::bytes`](super::rows::Row::bytes) decodes it.
     fn shown(column: &str) -> String;
 
     /// Creates what is missing. `max_ttl` is the first bound of all TTLs.
     fn creation(max_ttl: Ttl) -> Result<String, DriverError>;
 
-    /// Locks a slot and shows it, as [`slot`](slot) decodes it. The end of the transaction waits until what is shown is
+    /// Locks a slot and shows it, as [`slot`](super::rows::slot) decodes it. The end of the transaction waits until what is shown is
     /// kept.
     fn locked(at: &Partition) -> Self::Statement<'_>;
 

@@ -1,3 +1,4 @@
+//! What the tests of drivers share.
 #![allow(dead_code, reason = "each driver's tests need some of it")]
 
 use std::{
