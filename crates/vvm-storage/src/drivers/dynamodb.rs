@@ -296,6 +296,8 @@ impl DecodeError {
     }
 }
 
+type ErrorKind = fn(String) -> DriverError;
+
 impl DriverError {
     fn into_write_error(self) -> WriteError {
         match self {
@@ -370,14 +372,14 @@ impl DriverError {
             return None;
         }
         // The first kind counts.
-        let kinds: [(&[&str], fn(String) -> Self); 4] = [
+        let kinds: [(&[&str], ErrorKind); 4] = [
             (&["AccessDenied"], Self::Denied),
             (&["ValidationError", "ItemCollectionSizeLimitExceeded", "DuplicateItem"], Self::Refused),
             (&["TransactionConflict"], Self::Conflict),
             (&["ProvisionedThroughputExceeded", "ThrottlingError", "RequestLimitExceeded"], Self::Throttled),
         ];
         let found = kinds.into_iter().find(|(codes, _)| contains(codes));
-        Some(found.map_or(Self::Unanswered as fn(String) -> Self, |(_, kind)| kind)(said))
+        Some(found.map_or(Self::Unanswered as ErrorKind, |(_, kind)| kind)(said))
     }
 
     fn of_code(code: &str, said: String) -> Self {
