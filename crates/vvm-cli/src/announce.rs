@@ -167,8 +167,7 @@ const OURS: &str = "vvm";
 #[error("VVM_LOG={0}: write off, error, warn, info, debug or trace, or TARGET=LEVEL, separated by commas")]
 pub(crate) struct InvalidFilter(String);
 
-/// Checks `VVM_LOG`. Fails with [`InvalidFilter`]. A bare word that is no level is refused: tracing takes it for a
-/// target, and would log nothing.
+/// A bare word that is no level is refused: tracing takes it for a target, and would log nothing.
 pub(crate) fn check_filter() -> Result<(), InvalidFilter> {
     let Some(filter) = std::env::var_os(VARIABLE) else { return Ok(()) };
     let filter = filter.to_string_lossy();

@@ -94,7 +94,6 @@ pub(crate) struct CandidateArgs {
 }
 
 impl CandidateArgs {
-    /// Returns `--holder`, or else the name of this process.
     /// Fails if the host name is longer than a holder may be, which uname(2) rules out.
     pub(crate) fn own_holder(&self) -> Result<Holder, HolderTooLong> {
         operate::or_own_name(self.holder.as_ref())
@@ -194,7 +193,6 @@ pub(crate) fn parse_any_storage(url: &str) -> Result<String, NotAStorage> {
     Ok(url.into())
 }
 
-/// Parses a holder: like a name, it is shown in lines of text.
 pub(crate) fn parse_holder(text: &str) -> Result<Holder, AnyError> {
     if text.is_empty() || text.chars().any(char::is_control) {
         return Err(InvalidValue("a holder has 1 to 255 bytes and no control characters").into());
@@ -210,7 +208,7 @@ pub(crate) fn parse_slots(text: &str) -> Result<NonZeroU32, InvalidValue> {
     count.ok_or(InvalidValue("write a number from 1 to 100000"))
 }
 
-/// Parses a name, which is shown in records, lines of text and an environment variable.
+/// A name is shown in records, lines of text and an environment variable.
 pub(crate) fn parse_name(text: &str) -> Result<String, InvalidValue> {
     parse_line_of_text(text, 255, "a name has 1 to 255 bytes and no control characters")
 }

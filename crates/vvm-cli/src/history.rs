@@ -109,7 +109,7 @@ fn lasted(leadership: &PastLeadership, now: Duration) -> Option<Duration> {
     until.checked_sub(Duration::from_millis(*started_ms))
 }
 
-/// Returns the picture of these leaderships, which are in the order of their slots and epochs.
+/// `lines` are in the order of their slots and epochs.
 pub(crate) fn timeline(name: &str, lines: &[LeadershipRow], now: Duration) -> Timeline {
     let (mut bars, mut marks) = (Vec::new(), Vec::new());
     let mut before: Option<&LeadershipRow> = None;

@@ -61,8 +61,7 @@ struct AddedArguments {
 }
 
 impl ResolvedArguments {
-    /// Returns the whole command line: the typed words, the added options after the name of the command, and
-    /// the added command at the end.
+    /// Returns the typed words, with the added options after the name of the command, and the added command at the end.
     pub(crate) fn words(&self) -> Vec<OsString> {
         let mut words = self.typed.clone();
         let behind_name = 2.min(words.len());
@@ -320,8 +319,7 @@ impl Origins {
         names.filter_map(of).collect()
     }
 
-    /// Returns one sentence about all settings that are not on the command line, if there are any: for a
-    /// refusal that does not name an option.
+    /// Returns one sentence about all of them, if there are any: for a refusal that does not name an option.
     pub(crate) fn all(&self) -> Option<String> {
         let all = self.sentences().collect::<Vec<_>>().join(", ");
         (!all.is_empty()).then_some(all)

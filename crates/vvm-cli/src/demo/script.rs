@@ -165,7 +165,6 @@ impl<'a> Run<'a> {
         Ok(now)
     }
 
-    /// Returns the candidate that leads with a worker, and when that began.
     fn leader(&self) -> Option<(usize, Instant)> {
         let epoch = self.record.leader()?;
         let work = self.candidates.iter().enumerate().filter(|(_, candidate)| candidate.guardian.is_some());

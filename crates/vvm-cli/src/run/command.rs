@@ -94,8 +94,8 @@ impl CommandRunner {
     }
 
     /// Waits until the guardian's own timer is set to our deadline or a later one, or to an earlier one of a successor
-    /// that was named meanwhile. Without it, no process would kill what
-    /// the command leaves behind if guardian and host were stopped together. Gives up after TTL/4.
+    /// that was named meanwhile. Without it, no process would kill what the command leaves behind if guardian and host
+    /// were stopped together. Gives up after TTL/4.
     pub(super) async fn deadline_is_in_force(&self, stop: &CancellationToken) -> Result<(), BoxError> {
         let deadline = *self.starter.deadline.borrow();
         let mut in_force = self.control.in_force.subscribe();

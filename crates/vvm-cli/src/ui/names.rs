@@ -211,7 +211,6 @@ impl Names {
         oldest.map(|slot| Step::History(slot.key.clone()))
     }
 
-    /// Adds the answer to `step`, which arrived at `now`.
     pub(super) fn add(&mut self, step: Step, answer: Answer, now: Instant) {
         (self.answered_at, self.trouble) = (now, None);
         match (step, answer) {
@@ -315,7 +314,6 @@ impl Names {
     }
 
     /// Returns the picture of the last day of a name. Its histories are read while this is called time and again.
-    /// `since_1970`: the time.
     pub(super) fn timeline(&mut self, id: u64, now: Instant, since_1970: Duration) -> Option<Timeline> {
         let name = self.names.iter_mut().find(|name| name.id == id)?;
         name.pictured_at = Some(now);

@@ -229,7 +229,6 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Returns the machine of a tree that was just started.
     pub fn new(limits: Limits, after_stop: AfterStop) -> Self {
         Self {
             limits,

@@ -109,7 +109,6 @@ impl From<Instant> for Millis {
 }
 
 impl ToApp {
-    /// Returns the line, with its end.
     pub fn to_line(&self) -> Vec<u8> {
         // Only a map with keys that are no text, or a failing `Serialize`, has no JSON.
         let mut line = serde_json::to_vec(self).unwrap_or_default();
@@ -124,8 +123,6 @@ impl ToApp {
 pub struct NoMessage(#[from] serde_json::Error);
 
 impl FromApp {
-    /// Reads a line.
-    ///
     /// # Errors
     /// If it is no JSON, or lacks a field.
     pub fn of_line(line: &[u8]) -> Result<Self, NoMessage> {
