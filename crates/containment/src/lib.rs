@@ -2,7 +2,7 @@
 //!
 //! A program that uses this crate runs as a chain of processes, all of them re-executions of the same binary:
 //!
-//! - the *guardian*, which the user starts: single-threaded, a sub-reaper, able to be process 1 ([`guard`]);
+//! - the *guardian*, which the user starts: single-threaded, a sub-reaper, able to be process 1 ([`guard()`]);
 //! - the *supervisor*, which decides when the command runs ([`Supervisor`], [`supervise()`]), and reaps no child but
 //!   its keeper;
 //! - the *keeper*, single-threaded, a sub-reaper or process 1 of a PID namespace, which starts, kills and reaps;

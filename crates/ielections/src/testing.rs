@@ -61,7 +61,7 @@ use vvm_deadman::{Deadman, recording::RecordingTrigger};
 ///
 /// Time is real, unless the storage has a mock clock. Probes measure how late the machine is meanwhile. A case that
 /// fails, and whose failure this can explain, is *inconclusive*: it says so, and is repeated on another storage of the
-/// expression, up to [`ATTEMPTS`](crate::testing::ATTEMPTS) times. Two leaders at once, a take-over that is too early, and
+/// expression, up to [`ATTEMPTS`] times. Two leaders at once, a take-over that is too early, and
 /// a broken contract are never explained.
 #[macro_export]
 macro_rules! all_suites {

@@ -178,7 +178,7 @@ impl Host {
     }
 
     /// Adds the services and instances of `registry` to `/status`, `/metrics` and the page. To be led,
-    /// `registry` still has to be one of the [`Services`](super::Services). The last call counts.
+    /// `registry` still has to be one of the [`Services`]. The last call counts.
     pub fn show(&mut self, registry: &Registry) {
         self.shown = Some(registry.clone());
     }

@@ -50,8 +50,7 @@ impl ElectionsTtlStorage {
         self.sysvvm.describe().await
     }
 
-    /// Returns how long ago each record was written by the database's own clock. See
-    /// [`SysVvmStorage::shown_ages`](crate::SysVvmStorage::shown_ages).
+    /// Returns how long ago each record was written by the database's own clock. See [`SysVvmStorage::shown_ages`].
     pub async fn shown_ages(&self, keys: &[ElectionKey]) -> Result<Vec<Option<Duration>>, ReadError> {
         let partitions = keys.iter().map(|key| self.for_read(key)).collect::<Result<Vec<_>, _>>()?;
         let mut ages = Vec::with_capacity(keys.len());
@@ -272,7 +271,7 @@ impl ElectionsTtlStorage {
     }
 }
 
-/// A value exceeds the driver's [`Limits`](ielections::Limits).
+/// A value exceeds the driver's [`Limits`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BeyondLimits {
     /// The key, prefixes included.

@@ -183,7 +183,7 @@ impl fmt::Display for DocumentId {
 /// The batch that wrote a document: its number among all batches of the partition. Numbers rise over leaderships and
 /// restarts and never repeat, so a document that was deleted and put again has another version.
 ///
-/// At most `i64::MAX`, as an [`Epoch`](crate::Epoch) is, and for the same reason.
+/// At most `i64::MAX`, as an [`Epoch`] is, and for the same reason.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct DocumentVersion(u64);
 
