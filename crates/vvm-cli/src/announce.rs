@@ -1,4 +1,4 @@
-//! Lines on standard error that block on no pipe or terminal. A line that can't be written at once is dropped, so that
+//! TextLayer on standard error that block on no pipe or terminal. A line that can't be written at once is dropped, so that
 //! a paused reader or a stopped terminal does not hold up a renewal. The kernel calls a regular file always ready: on
 //! a disk that hangs, a line holds up this process, and the kill deadline ends its command.
 //!
@@ -87,7 +87,7 @@ pub(crate) fn announce(line: fmt::Arguments<'_>) {
 static CONTAINMENT: OnceLock<Level> = OnceLock::new();
 
 /// Has the level of containment in the events about a campaign and its end.
-pub(crate) fn contained(level: Level) {
+pub(crate) fn set_containment(level: Level) {
     let _ = CONTAINMENT.set(level);
 }
 
@@ -154,14 +154,14 @@ macro_rules! say_text {
 }
 pub(crate) use say_text;
 
-const VARIABLE: &str = "VVM_LOG";
+const FILTER_VARIABLE: &str = "VVM_LOG";
 
 /// Errors of our crates, but not of the orchestrator, whose problem is in the last line of a run. Nothing of other
 /// libraries: an error of a storage's client is one attempt of many, and `vvm` reports those that matter.
-const DEFAULT: &str =
+const DEFAULT_FILTER: &str =
     "off,vvm_clock=error,vvm_deadman=error,primary_only=error,vvm_host=error,vvm_storage=error";
 
-const OURS: &str = "vvm";
+const OWN_TARGET: &str = "vvm";
 
 #[derive(Debug, thiserror::Error)]
 #[error("VVM_LOG={0}: write off, error, warn, info, debug or trace, or TARGET=LEVEL, separated by commas")]
@@ -169,7 +169,7 @@ pub(crate) struct InvalidFilter(String);
 
 /// A bare word that is no level is refused: tracing takes it for a target, and would log nothing.
 pub(crate) fn check_filter() -> Result<(), InvalidFilter> {
-    let Some(filter) = std::env::var_os(VARIABLE) else { return Ok(()) };
+    let Some(filter) = std::env::var_os(FILTER_VARIABLE) else { return Ok(()) };
     let filter = filter.to_string_lossy();
     let is_word = |part: &str| part.contains('=') || part.trim().parse::<LevelFilter>().is_ok();
     let is_valid = filter.is_empty() || filter.split(',').all(is_word) && EnvFilter::try_new(&filter).is_ok();
@@ -177,24 +177,24 @@ pub(crate) fn check_filter() -> Result<(), InvalidFilter> {
 }
 
 pub(crate) fn start_events() {
-    let filter = std::env::var(VARIABLE).ok().filter(|filter| !filter.is_empty());
-    let filter = EnvFilter::new(filter.as_deref().unwrap_or(DEFAULT));
+    let filter = std::env::var(FILTER_VARIABLE).ok().filter(|filter| !filter.is_empty());
+    let filter = EnvFilter::new(filter.as_deref().unwrap_or(DEFAULT_FILTER));
     // By the whole target: as a directive, `vvm` would also match `vvm_host`.
-    let ours = || filter_fn(|event| event.target() == OURS && *event.level() <= tracing::Level::INFO);
+    let ours = || filter_fn(|event| event.target() == OWN_TARGET && *event.level() <= tracing::Level::INFO);
     // Fails only if there is a subscriber already.
     let _is_first = if is_json() {
-        tracing_subscriber::registry().with(Objects.with_filter(filter.or(ours()))).try_init().is_ok()
+        tracing_subscriber::registry().with(JsonLayer.with_filter(filter.or(ours()))).try_init().is_ok()
     } else {
-        let not_ours = filter_fn(|event| event.target() != OURS);
-        let others = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(|| Droppable);
+        let not_ours = filter_fn(|event| event.target() != OWN_TARGET);
+        let others = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(|| NonBlockingStderr);
         let others = others.with_filter(filter.and(not_ours));
-        tracing_subscriber::registry().with(others).with(Lines.with_filter(ours())).try_init().is_ok()
+        tracing_subscriber::registry().with(others).with(TextLayer.with_filter(ours())).try_init().is_ok()
     };
 }
 
-struct Droppable;
+struct NonBlockingStderr;
 
-impl io::Write for Droppable {
+impl io::Write for NonBlockingStderr {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         write_line(line);
         Ok(line.len())
@@ -206,9 +206,9 @@ impl io::Write for Droppable {
 }
 
 /// Writes the message of each event of ours, except changes of the role: [`say_text`] says them in other words.
-struct Lines;
+struct TextLayer;
 
-impl<S: Subscriber> Layer<S> for Lines {
+impl<S: Subscriber> Layer<S> for TextLayer {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let members = members(event);
         let word = members.get("event").and_then(Value::as_str).unwrap_or_default();
@@ -219,16 +219,16 @@ impl<S: Subscriber> Layer<S> for Lines {
     }
 }
 
-struct Objects;
+struct JsonLayer;
 
-impl<S: Subscriber> Layer<S> for Objects {
+impl<S: Subscriber> Layer<S> for JsonLayer {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let mut members = members(event);
         let metadata = event.metadata();
-        if metadata.target() == OURS && !is_wanted(&members) {
+        if metadata.target() == OWN_TARGET && !is_wanted(&members) {
             return;
         }
-        if metadata.target() != OURS {
+        if metadata.target() != OWN_TARGET {
             members.insert("target".into(), metadata.target().into());
         }
         let word = members.remove("event");

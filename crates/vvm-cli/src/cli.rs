@@ -143,7 +143,7 @@ pub(crate) fn main() -> ExitCode {
 
 fn read(words: Vec<OsString>, variables: &settings::Variables) -> Result<(Cli, ResolvedArguments), Misuse> {
     let mut described = described();
-    let settled = settings::settle(&described, words, variables).map_err(|mut refusal| {
+    let settled = settings::resolve(&described, words, variables).map_err(|mut refusal| {
         if let SettingsError::CommandLine(refusal) = &mut refusal {
             advise(refusal);
             redact(refusal);

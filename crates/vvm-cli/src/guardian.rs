@@ -81,7 +81,7 @@ fn run(
     // Before a host starts: it must not win a leadership without containment for its command.
     let containment = Containment::establish(args.containment.into())
         .map_err(|refusal| InspectionError::new(exit::SYSTEM, NotContained(refusal)))?;
-    announce::contained(containment.level());
+    announce::set_containment(containment.level());
     let environment = [
         (service_manager::VARIABLE.into(), None),
         (HANDED_ON.into(), Some(settled.handed_on())),

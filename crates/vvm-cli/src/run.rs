@@ -75,7 +75,7 @@ pub(crate) fn main(args: RunArgs, once: Option<OnceArgs>) -> ExitCode {
 fn host(supervisor: Supervisor, args: RunArgs, once: Option<OnceArgs>) -> Result<(), InspectionError> {
     let Supervisor { guardian, guardian_process, input, terminal_group, containment } = supervisor;
     announce::start_events();
-    announce::contained(containment.level());
+    announce::set_containment(containment.level());
     // This process has a group of its own, but writing to a terminal may stop it.
     let signals = Signals::catch_all(terminal_group.is_none())?;
     // Its timers are for clients of databases: they do not count suspend, ours do.

@@ -37,8 +37,8 @@ pub(crate) const BEGAN: &str = "VVM_STAGE_BEGAN";
 
 pub(crate) const COMMAND: &str = "command";
 
-const OTHERS: [&str; 3] = [NAMED_FILE, "VVM_LOG", "VVM_STORAGE_PASSWORD"];
-const OTHER_PREFIXES: [&str; 3] = ["VVM_LEADER_", "VVM_TEST_", "VVM_STAGE_"];
+const VARIABLES_WITHOUT_OPTION: [&str; 3] = [NAMED_FILE, "VVM_LOG", "VVM_STORAGE_PASSWORD"];
+const RESERVED_PREFIXES: [&str; 3] = ["VVM_LEADER_", "VVM_TEST_", "VVM_STAGE_"];
 
 pub(crate) fn began() -> Option<Instant> {
     std::env::var(BEGAN).ok()?.parse().ok().map(Instant::from_nanos)
@@ -102,7 +102,7 @@ pub(crate) enum SettingsError {
 
 type FileArguments = (Vec<OsString>, String);
 
-pub(crate) fn settle(
+pub(crate) fn resolve(
     cli: &Command,
     words: Vec<OsString>,
     variables: &Variables,
@@ -114,7 +114,7 @@ pub(crate) fn settle(
         settled.added = handed_on.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
         return Ok(settled);
     }
-    let Some(matches) = look_at(cli, &settled.typed)? else { return Ok(settled) };
+    let Some(matches) = parse_typed(cli, &settled.typed)? else { return Ok(settled) };
     let Some((command, matches)) = matches
         .subcommand()
         .and_then(|(name, matches)| Some((cli.find_subcommand(name)?, matches)))
@@ -137,7 +137,7 @@ pub(crate) fn settle(
         let above = taken.clone();
         for option in settings_of(command) {
             let found = match &file {
-                _ if !is_in_file => of_variable(&option, variables)?,
+                _ if !is_in_file => value_in_environment(&option, variables)?,
                 Some(file) => file.values(&option)?,
                 None => None,
             };
@@ -160,7 +160,7 @@ pub(crate) fn settle(
 
 /// Parses the typed words alone. A missing argument is no error, because a setting may add it. `None` if the
 /// words have to be parsed when they are complete.
-fn look_at(cli: &Command, words: &[OsString]) -> Result<Option<ArgMatches>, clap::Error> {
+fn parse_typed(cli: &Command, words: &[OsString]) -> Result<Option<ArgMatches>, clap::Error> {
     match cli.clone().try_get_matches_from(words) {
         Ok(matches) => Ok(Some(matches)),
         Err(refusal) if refusal.kind() == ErrorKind::MissingRequiredArgument => {
@@ -181,7 +181,10 @@ fn variable<'all>(variables: &'all Variables, name: &str) -> Option<&'all OsStr>
     found.map(|(_, value)| value.as_os_str()).filter(|value| !value.is_empty())
 }
 
-fn of_variable(option: &Setting<'_>, variables: &Variables) -> Result<Option<FileArguments>, SettingsError> {
+fn value_in_environment(
+    option: &Setting<'_>,
+    variables: &Variables,
+) -> Result<Option<FileArguments>, SettingsError> {
     let name = option.variable();
     let Some(value) = variable(variables, &name) else { return Ok(None) };
     let text = value.to_str().map(str::to_ascii_lowercase);
@@ -228,7 +231,7 @@ pub(crate) fn settings_of(command: &Command) -> impl Iterator<Item = Setting<'_>
         .filter(|option| !["help", "version", CONFIG].contains(&option.name))
 }
 
-fn of_all(cli: &Command) -> impl Iterator<Item = Setting<'_>> {
+fn all_settings(cli: &Command) -> impl Iterator<Item = Setting<'_>> {
     cli.get_subcommands().filter(|command| has_settings(command)).flat_map(settings_of)
 }
 
@@ -273,13 +276,13 @@ pub(crate) fn variable_of(name: &str) -> String {
 }
 
 pub(crate) fn is_known_variable(cli: &Command, name: &str) -> bool {
-    OTHERS.contains(&name)
-        || OTHER_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-        || of_all(cli).any(|option| option.variable() == name)
+    VARIABLES_WITHOUT_OPTION.contains(&name)
+        || RESERVED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+        || all_settings(cli).any(|option| option.variable() == name)
 }
 
 fn nearest<'cli>(cli: &'cli Command, others: &[&'static str], name: &str) -> Option<&'cli str> {
-    let names = of_all(cli).map(|option| option.name).chain(others.iter().copied());
+    let names = all_settings(cli).map(|option| option.name).chain(others.iter().copied());
     let graded = names.map(|known| (likeness(known, name), known)).filter(|(likeness, _)| *likeness > 0.0);
     graded.max_by(|(one, _), (other, _)| one.total_cmp(other)).map(|(_, known)| known)
 }

@@ -23,15 +23,15 @@ use vvm_storage::{ElectionKey, ElectionsTtlStorage, Stage, StageChange, StepDown
 const FIRST_CHANCE: Duration = Duration::from_secs(5);
 
 /// How long the leader has to begin once a standby has accepted. It polls once a second or more often.
-const ANSWER: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-const SHOWN: usize = 8;
+const MAX_HOLDERS_SHOWN: usize = 8;
 
 /// Returns how long a standby has to accept a request to a leader with this TTL: as long as the leader, from
 /// its next look. A standby that hears of releases and requests at once reads less often than once a second. If
 /// it hears nothing any more, without a sign of that, the longest of these intervals passes before it looks.
 fn answer_of_standby(ttl: Ttl) -> Duration {
-    Timing::new(ttl).soonest_renewal().min(Terms::LONGEST_QUIET) + ANSWER
+    Timing::new(ttl).soonest_renewal().min(Terms::LONGEST_QUIET) + ANSWER_TIMEOUT
 }
 
 pub(crate) fn main(args: &StepDownArgs) -> ExitCode {
@@ -66,7 +66,7 @@ async fn request(inspector: &StorageInspector, args: &StepDownArgs) -> Result<u8
         return Err(refused("another operator requested a step-down at the same moment"));
     };
     inspector.wake_candidates(args.wake.local_dir.as_ref());
-    let outcome = wait.see_through(&request).await;
+    let outcome = wait.follow_request(&request).await;
     // It has no effect any more. If this fails, it does no harm.
     let _ = storage.remove_step_down(cluster, &request).await;
     outcome.map(|()| 0)
@@ -131,13 +131,13 @@ impl<'a> StepDownWait<'a> {
         Self { inspector, args, key, leader, began, give_up_at, signals, interrupted: false }
     }
 
-    async fn see_through(&mut self, request: &StepDown) -> Result<(), InspectionError> {
+    async fn follow_request(&mut self, request: &StepDown) -> Result<(), InspectionError> {
         if let Some(to) = &self.args.to {
             self.say_standby(to).await;
         }
         self.until_begun(request).await?;
         say!("{} slot {}: {} stops its work", self.inspector.name, self.key.slot, self.leader.holder);
-        self.until_followed().await
+        self.wait_for_next_leader().await
     }
 
     /// Names the standby that it waits for, and the holders that have led if this one never has: it may be misspelt.
@@ -150,8 +150,8 @@ impl<'a> StepDownWait<'a> {
         let hint = if led.contains(to.as_str()) {
             String::new()
         } else {
-            let shown: Vec<_> = led.iter().take(SHOWN).map(String::as_str).collect();
-            let more = if led.len() > SHOWN { " and others" } else { "" };
+            let shown: Vec<_> = led.iter().take(MAX_HOLDERS_SHOWN).map(String::as_str).collect();
+            let more = if led.len() > MAX_HOLDERS_SHOWN { " and others" } else { "" };
             format!(". It has not led this slot yet, as {}{more} did", shown.join(", "))
         };
         let answer = HumanDuration(answer_of_standby(self.leader.ttl).min(self.args.timeout));
@@ -164,7 +164,7 @@ impl<'a> StepDownWait<'a> {
         let within = |answer| clock.now().after(answer).min(give_up_at);
         let (mut deadline, mut stands) = (within(answer_of_standby(self.leader.ttl)), request.clone());
         loop {
-            match self.passing(progress(storage, &self.key, self.leader.epoch, request).await)? {
+            match self.tolerate_outage(progress(storage, &self.key, self.leader.epoch, request).await)? {
                 Some(Progress::Begun) => return Ok(()),
                 Some(Progress::Replaced) => {
                     let why = "another operator replaced the request by another step-down";
@@ -176,7 +176,7 @@ impl<'a> StepDownWait<'a> {
                 }
                 Some(Progress::Stands(found)) => {
                     if found.stage > stands.stage {
-                        deadline = within(ANSWER);
+                        deadline = within(ANSWER_TIMEOUT);
                     }
                     stands = found;
                 }
@@ -186,7 +186,7 @@ impl<'a> StepDownWait<'a> {
             if interrupted || clock.now() >= deadline {
                 if !self.withdraw(&stands).await? {
                     // The leader was faster, or the outcome is unknown: the next look shows it.
-                    deadline = clock.now().after(ANSWER);
+                    deadline = clock.now().after(ANSWER_TIMEOUT);
                 } else if interrupted {
                     let leader = &self.leader.holder;
                     return Err(refused(format!("withdrawn, so nothing was changed: {leader} leads on")));
@@ -233,16 +233,16 @@ impl<'a> StepDownWait<'a> {
         refused(format!("standby {to} did not answer {unchanged}. {hint}"))
     }
 
-    async fn until_followed(&mut self) -> Result<(), InspectionError> {
+    async fn wait_for_next_leader(&mut self) -> Result<(), InspectionError> {
         let StorageInspector { storage, name, clock, .. } = self.inspector;
         let slot = self.key.slot;
         let mut released_at = None;
         loop {
-            let found = self.passing(storage.get(&self.key).await)?;
+            let found = self.tolerate_outage(storage.get(&self.key).await)?;
             let now = clock.now();
             match found {
                 Some(Slot::Held { entry, .. }) if entry.epoch != self.leader.epoch => {
-                    return self.followed(&entry, now, released_at.unwrap_or(now));
+                    return self.report_next_leader(&entry, now, released_at.unwrap_or(now));
                 }
                 Some(Slot::Vacant(_)) => {
                     released_at.get_or_insert(now);
@@ -261,7 +261,12 @@ impl<'a> StepDownWait<'a> {
         }
     }
 
-    fn followed(&self, next: &Entry, now: Instant, released_at: Instant) -> Result<(), InspectionError> {
+    fn report_next_leader(
+        &self,
+        next: &Entry,
+        now: Instant,
+        released_at: Instant,
+    ) -> Result<(), InspectionError> {
         let (name, slot) = (&self.inspector.name, self.key.slot);
         let (took, gap) = (HumanDuration(self.began.until(now)), HumanDuration(released_at.until(now)));
         let Entry { holder, epoch, .. } = next;
@@ -277,7 +282,7 @@ impl<'a> StepDownWait<'a> {
         Err(InspectionError::new(exit::UNFINISHED, format!("{name}: {missed}: {line}, after {took}")))
     }
 
-    fn passing<T>(&self, outcome: Result<T, ReadError>) -> Result<Option<T>, InspectionError> {
+    fn tolerate_outage<T>(&self, outcome: Result<T, ReadError>) -> Result<Option<T>, InspectionError> {
         match outcome {
             Ok(found) => Ok(Some(found)),
             Err(ReadError::Unavailable(_)) if self.has_time() => Ok(None),

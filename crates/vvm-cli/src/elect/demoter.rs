@@ -330,7 +330,7 @@ fn end(group: Pid, leader: OwnedFd) -> bool {
         return true;
     }
     let _ = kill_process_group(group, Signal::KILL);
-    ends_by(&leader, SystemClock::read().after(KILLED))
+    ends_by(&leader, SystemClock::read().after(KILL_TIMEOUT))
 }
 
 /// Runs the on-loss hook. Returns why it is no attestation. It has its time even past the end of the lease: a
@@ -376,9 +376,9 @@ pub(super) fn start_hook(
 }
 
 /// How long a killed process is waited for. It ends at once, unless it hangs in the kernel.
-pub(super) const KILLED: Duration = Duration::from_secs(1);
+pub(super) const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Kills a child and its process group. Returns whether the child has ended within [`KILLED`]: the thread of the
+/// Kills a child and its process group. Returns whether the child has ended within [`KILL_TIMEOUT`]: the thread of the
 /// hooks is the deadman's only trigger, so it must not wait for a process that hangs in the kernel (I10).
 pub(super) fn kill(child: &mut Child) -> bool {
     let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
@@ -387,7 +387,7 @@ pub(super) fn kill(child: &mut Child) -> bool {
 
 fn ends(child: &mut Child) -> bool {
     let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty());
-    let has_ended = process.is_ok_and(|process| ends_by(&process, SystemClock::read().after(KILLED)));
+    let has_ended = process.is_ok_and(|process| ends_by(&process, SystemClock::read().after(KILL_TIMEOUT)));
     // Waits for nothing: a tracer keeps a process from its parent until it has reaped it itself.
     let _ = child.try_wait();
     has_ended

@@ -2,7 +2,7 @@
 
 use super::{
     ElectArgs, OnStart,
-    demoter::{Demoter, Hook, KILLED, ToDemoter, kill, start_hook},
+    demoter::{Demoter, Hook, KILL_TIMEOUT, ToDemoter, kill, start_hook},
 };
 use crate::{
     announce::{say, say_text},
@@ -311,7 +311,7 @@ impl HookThread {
                  D), as in a file system whose server does not answer. vvm elect continues without it",
                 self.args.candidate.name,
                 hook.id(),
-                DisplayDuration(KILLED)
+                DisplayDuration(KILL_TIMEOUT)
             );
         }
     }

@@ -1,6 +1,6 @@
 //! A settings file: TOML without tables, whose keys are names of options.
 
-use super::{COMMAND, CONFIG, FileArguments, Setting, nearest, of_all};
+use super::{COMMAND, CONFIG, FileArguments, Setting, all_settings, nearest};
 use clap::Command;
 use std::{
     collections::BTreeMap,
@@ -88,7 +88,7 @@ impl File {
             COMMAND if entry.words().is_some() => Ok(()),
             COMMAND => Err(self.refuse(entry, "write command = [\"./worker\", \"--its-option\"]".into())),
             CONFIG => Err(self.refuse(entry, "a settings file can't name another one: leave it out".into())),
-            key if of_all(cli).any(|option| option.name == key) => Ok(()),
+            key if all_settings(cli).any(|option| option.name == key) => Ok(()),
             key => {
                 let way_out = match nearest(cli, &[COMMAND], &key.replace('_', "-")) {
                     Some(nearest) => format!("did you mean {nearest}?"),
