@@ -8,7 +8,7 @@ use rustix::{
         AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
         sendmsg, socketpair,
     },
-    process::{Pid, PidfdFlags, Signal, WaitOptions, getpid, pidfd_open, wait},
+    process::{Pid, PidfdFlags, Signal, WaitOptions, getpid, getppid, kill_process, pidfd_open, wait},
 };
 use std::{
     env,
@@ -31,7 +31,7 @@ use vvm_containment::{
     Containment, Family, GuardEnded, GuardReport, GuardedTrigger, Level, OWN_BINARY, ProcessEnd,
     RequestedLevel, SupervisionEvent, Supervisor, ends_by, guard, stage,
 };
-use vvm_deadman::{Subject, Trigger};
+use vvm_deadman::{SECOND_LAYER_BEHIND, Subject, Trigger};
 
 fn main() -> ExitCode {
     match stage::enter() {
@@ -42,8 +42,10 @@ fn main() -> ExitCode {
     match env::args().nth(1).as_deref() {
         Some("stage-hanging") => finish_and_hang(),
         Some("stage-overdue") => outlive_a_deadline(),
+        Some("stage-moving") => move_the_deadline_of_a_stopped_guardian(),
         _ => {
             supervisor_that_outlives_its_deadline_is_killed();
+            guardian_that_was_stopped_heeds_the_last_deadline();
             supervisor_that_hangs_in_the_kernel_is_left_behind();
             process_1_whose_maker_is_killed_before_it_is_ready_starts_nothing();
         }
@@ -90,6 +92,34 @@ fn supervisor_that_outlives_its_deadline_is_killed() {
     assert!(ended.proven && ended.deadline_passed);
     assert!(ended.deadline.is_some_and(|deadline| deadline <= ended.reaped_at));
     println!("a supervisor that outlives its deadline is killed");
+}
+
+fn move_the_deadline_of_a_stopped_guardian() {
+    let (guardian, process) = (Supervisor::accept().unwrap().guardian, getppid().unwrap());
+    let confirmed = || {
+        while guardian.receive().is_none() {
+            SystemClock::block_for(Duration::from_millis(1));
+        }
+    };
+    let trigger = GuardedTrigger::over(Arc::new(NoTrigger), guardian.clone());
+    let subject = Subject { key: "payroll".into(), holder: "here".into(), epoch: 1 };
+    let deadline = trigger.now().after(Duration::from_secs(3));
+    trigger.set_earliest(Some((deadline, &subject))).unwrap();
+    confirmed();
+    kill_process(process, Signal::STOP).unwrap();
+    trigger.set_earliest(Some((deadline.after(Duration::from_secs(3600)), &subject))).unwrap();
+    // Its timer expires meanwhile.
+    SystemClock::block_for(trigger.now().until(deadline.after(4 * SECOND_LAYER_BEHIND)));
+    kill_process(process, Signal::CONT).unwrap();
+    confirmed();
+    trigger.set_earliest(None).unwrap();
+    guardian.finished();
+}
+
+fn guardian_that_was_stopped_heeds_the_last_deadline() {
+    let ended = guarded(&["stage-moving".as_ref()], |report| panic!("{report:?}"));
+    assert_eq!((ended.supervisor, ended.deadline_passed), (Some(ProcessEnd::Exited(0)), false));
+    println!("a guardian that was stopped heeds the last deadline");
 }
 
 /// The freezer of cgroup version 1: a frozen process can't be killed, like one that hangs in a system call.

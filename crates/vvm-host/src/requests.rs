@@ -234,3 +234,41 @@ impl RequestHandler<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::tests::{Scene, host_storage, in_steps, key, record};
+    use ielections::{Incarnation, Ttl, TtlStorage as _, Vacant};
+    use std::time::Duration;
+    use vvm_storage::Ask;
+
+    /// Shows I7.
+    #[tokio::test]
+    async fn others_have_the_first_chance_although_the_begin_of_a_step_down_had_no_answer() {
+        const STEP: Duration = Duration::from_millis(100);
+        let scene = Scene::of("a");
+        let leadership = in_steps(&scene.clock, STEP, scene.acquire()).await;
+        let slot = key();
+        let leading = VvmLeadership { slot: slot.clone(), standing: leadership.standing().clone() };
+        let last_epoch = Some(leading.standing.epoch());
+        let (first_chance, since_unix_epoch) = (Ttl::new(Duration::from_secs(3)).unwrap(), Duration::ZERO);
+        let ask = Ask { incarnation: Incarnation::from_bytes([3; 16]), since_unix_epoch };
+        let asked = scene.other.ask_step_down(&slot, leading.standing.epoch(), None, first_chance, ask);
+        let mut stands = asked.await.unwrap();
+        for stage in [Stage::Accepted, Stage::Begun] {
+            let StageChange::Done(request) = &stands else { panic!("{stands:?}") };
+            stands = scene.other.advance_step_down(&slot.cluster, request, stage).await.unwrap();
+        }
+        let host = host_storage(&scene.faulty, &scene.status);
+        let (over, condition) = (CancellationToken::new(), Condition::default());
+        let handler =
+            RequestHandler { storage: &host, over: &over, condition: &condition, ends_if_paused: false };
+        let (requests, _) = host.look_at_requests().await.unwrap();
+        let demand = handler.demand(&leading, requests).await;
+        assert_eq!(demand, Some(StopDemand::SteppingDown { to: None }));
+        in_steps(&scene.clock, STEP, leadership.release()).await;
+        let claim = host.insert_if_not_exist(&slot, Vacant { last_epoch }, &record(2)).await;
+        assert!(matches!(claim, Err(WriteError::NotApplied(_))), "{claim:?}");
+    }
+}

@@ -380,6 +380,24 @@ mod tests {
         }
     }
 
+    /// Shows I7. The work finds its count, or does not start.
+    #[tokio::test]
+    async fn count_of_unknown_outcome_is_written_again_before_the_work_starts() {
+        let scene = Scene::new().await;
+        scene.writer.read().await.unwrap();
+        for verb in [Verb::WriteDocuments, Verb::FenceState] {
+            scene.faulty.fail_always(verb, Fault::LostRequest);
+        }
+        let work = Played::of(&scene, true, true);
+        let healing = async {
+            // Longer than the fate of a batch is looked for.
+            scene.mock.sleep(LEFT).await;
+            scene.faulty.heal();
+        };
+        let (settled, ()) = tokio::join!(scene.run(&work), healing);
+        assert!(matches!(settled, PeriodOutcome::Marked), "{settled:?}");
+    }
+
     #[tokio::test]
     async fn mark_of_a_success_is_tried_again_after_refusals_while_time_is_left() {
         // Pauses lie between the attempts.

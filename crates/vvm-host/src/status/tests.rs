@@ -84,7 +84,7 @@ impl Scene {
         }
     }
 
-    async fn acquire(&self) -> Leadership {
+    pub(crate) async fn acquire(&self) -> Leadership {
         let storage = host_storage(&self.faulty, &self.status);
         self.status.campaigns();
         let terms = Terms::new(self.status.candidate.holder.clone(), TTL);

@@ -48,6 +48,37 @@ fn leader_without_a_record_is_deposed() {
 }
 
 #[test]
+fn read_that_is_answered_after_the_release_fails() {
+    led(async |Led { bench, leadership, documents, .. }| {
+        documents.write(vec![put("a", "1")]).await.unwrap();
+        bench.faulty.fail_next(Verb::Document, Fault::SlowAnswer(PAUSE));
+        let a = id("a");
+        let mut read = Box::pin(documents.get(&a));
+        assert!(waits(&mut read).await);
+        let _ = leadership.release().await;
+        let late = read.await;
+        assert!(matches!(late, Err(DocumentReadError::Lost(_))), "{late:?}");
+    });
+}
+
+/// The next lease has the number of the one that has ended.
+#[test]
+fn record_that_was_read_for_an_earlier_lease_does_not_end_the_next_one() {
+    led(async |Led { bench, process, leadership, documents }| {
+        bench.faulty.fail_next(Verb::FenceState, Fault::SlowRequest(PAUSE));
+        let a = id("a");
+        let mut read = Box::pin(documents.get(&a));
+        assert!(waits(&mut read).await);
+        let _ = leadership.release().await;
+        let next = crate::lead(&process, KEY + 1).await;
+        read.await.unwrap_err();
+        bench.clock.sleep(PAUSE).await;
+        assert_eq!(next.standing().loss(), None);
+        let _ = next.release().await;
+    });
+}
+
+#[test]
 fn replaced_storage_ends_the_writer() {
     for reads in [false, true] {
         led(async |Led { bench, leadership, documents, .. }| {

@@ -172,7 +172,7 @@ async fn datagram_of_another_offer_leadership_or_process_is_dropped() {
     leader.has_counted(DatagramFate::Foreign, 2).await;
     leader.link.send(ping(renewed, 3));
     assert_eq!(standby.received().await, ping(renewed, 3));
-    // An observer repeats an answer with another number.
+    // An observer repeats an answer with a far larger number.
     let stranger = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let mut bytes = encode(
         SlotId::of(&key()),
@@ -180,9 +180,12 @@ async fn datagram_of_another_offer_leadership_or_process_is_dropped() {
         &standby.link.key.public,
         &standby.link.state.lock().leader.as_ref().unwrap().key,
     );
-    bytes[71] ^= 1;
+    bytes[64] ^= 1;
     stranger.send_to(&bytes, leader.link.address).await.unwrap();
     leader.has_counted(DatagramFate::Foreign, 3).await;
+    let last_number =
+        leader.link.state.lock().own.as_ref().unwrap().pinged.as_ref().map(|pinged| pinged.last_number);
+    assert_eq!(last_number, Some(0), "answers of the standby would be repetitions");
     // The process leads no more, or leads anew.
     leader.link.campaigns();
     standby.link.send(answer(renewed, 3));
