@@ -93,7 +93,7 @@ impl StorageInspector {
             return Err(InspectError::NoStorage(url.into()));
         }
         let opened = match purpose {
-            Purpose::Read => vvm_storage::url::open_to_look(url, Arc::clone(&clock)).await?,
+            Purpose::Read => vvm_storage::url::open_read_only(url, Arc::clone(&clock)).await?,
             Purpose::ReadAndWrite => vvm_storage::open(url, Arc::clone(&clock)).await?,
         };
         let (url, name, cluster) = (StorageUrl::from(url), name.to_owned(), ClusterName::from(name));

@@ -73,7 +73,7 @@ impl CachedCell {
 /// renewal and its batch, as a rule. More is a storage whose conditions don't hold.
 const ATTEMPTS: usize = 8;
 
-const READS: usize = 32;
+const CONCURRENT_READS: usize = 32;
 
 /// Room that documents leave for a record with the longest key and holder.
 const RECORD_ROOM: usize = 16 << 10;
@@ -120,8 +120,8 @@ impl<C: CellStorage> Cells<C> {
                 Some(composed) => composed,
                 None => {
                     let known = match step {
-                        Step::Claim { .. } => self.standing(at).await,
-                        _ => self.fresh(at).await,
+                        Step::Claim { .. } => self.read_or_place(at).await,
+                        _ => self.read_cell(at).await,
                     };
                     let known = known.map_err(unsent)?;
                     match known.content.after(step) {
@@ -190,7 +190,7 @@ impl<C: CellStorage> Cells<C> {
             self.storage.write(&at, SlotCell::vacant().encode(&at), CellCondition::Absent).await.map(drop)
         });
         let vacancies = vacancies.collect::<Vec<_>>();
-        let mut vacancies = stream::iter(vacancies).buffer_unordered(READS);
+        let mut vacancies = stream::iter(vacancies).buffer_unordered(CONCURRENT_READS);
         while let Some(created) = vacancies.next().await {
             created?;
         }
@@ -212,14 +212,14 @@ impl<C: CellStorage> Cells<C> {
             if before.is_none() && key::setting_of_slot(at).is_none() {
                 return Ok(SlotCell::vacant().slot);
             }
-            return Ok(self.standing(at).await?.content.slot);
+            return Ok(self.read_or_place(at).await?.content.slot);
         };
         let content = SlotCell::decode(at, &value).map_err(unreadable)?;
         // A stale look proves nothing, and shows nothing new.
         if before.is_some_and(|known| known.excludes(&Mark::new(&content)))
             || content.origin == Origin::Displacing
         {
-            return Ok(self.standing(at).await?.content.slot);
+            return Ok(self.read_or_place(at).await?.content.slot);
         }
         self.history.note(at, None, &content)?;
         self.note_look(at, &content, &tag);
@@ -243,7 +243,7 @@ impl<C: CellStorage> Cells<C> {
         }
     }
 
-    async fn fresh(&self, at: &Partition) -> Result<CachedCell, ReadError> {
+    async fn read_cell(&self, at: &Partition) -> Result<CachedCell, ReadError> {
         self.history.check()?;
         let before = self.history.mark(at);
         let Some(Cell { value, tag }) = self.storage.read(at).await? else {
@@ -279,7 +279,7 @@ impl<C: CellStorage> SysVvmStorage for Cells<C> {
             max_key_bytes: limits.max_key_bytes,
             // A holder, twice escaped by JSON at most sixfold, must fit beside a full key.
             max_value_bytes: 1 << 10,
-            scan_batch: READS,
+            scan_batch: CONCURRENT_READS,
         }
     }
 
@@ -296,7 +296,7 @@ impl<C: CellStorage> SysVvmStorage for Cells<C> {
     }
 
     async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
-        Ok(self.standing(&at).await?.content.slot)
+        Ok(self.read_or_place(&at).await?.content.slot)
     }
 
     async fn peek(&self, at: &[Partition]) -> Result<Vec<Slot>, ReadError> {
@@ -312,7 +312,7 @@ impl<C: CellStorage> SysVvmStorage for Cells<C> {
             Ok(())
         });
         let reads = reads.collect::<Vec<_>>();
-        let mut reads = stream::iter(reads).buffer_unordered(READS);
+        let mut reads = stream::iter(reads).buffer_unordered(CONCURRENT_READS);
         let mut outcome = Ok(());
         while let Some(read) = reads.next().await {
             outcome = outcome.and(read);
@@ -342,16 +342,16 @@ impl<C: CellStorage> SysVvmStorage for Cells<C> {
     }
 
     async fn fence_state(&self, at: &Partition) -> Result<FenceState, ReadError> {
-        let content = self.fresh(at).await?.content;
+        let content = self.read_cell(at).await?.content;
         Ok(FenceState { last: content.documents.last(), slot: content.slot })
     }
 
     async fn document(&self, at: &Partition, id: &DocumentId) -> Result<Option<Document>, ReadError> {
-        Ok(self.fresh(at).await?.content.documents.get(id))
+        Ok(self.read_cell(at).await?.content.documents.get(id))
     }
 
     async fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, ReadError> {
-        Ok(self.fresh(at).await?.content.documents.scan(scan))
+        Ok(self.read_cell(at).await?.content.documents.scan(scan))
     }
 
     fn hints(&self) -> Option<&dyn SysVvmHints> {

@@ -161,12 +161,12 @@ pub async fn open(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn SysVvmStor
 
 /// Opens the storage as [`open`] does, for a process that only looks: it writes nothing where a candidate would.
 /// Errors and cancel safety as [`open`].
-pub async fn open_to_look(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn SysVvmStorage>, OpenError> {
+pub async fn open_read_only(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn SysVvmStorage>, OpenError> {
     let place = parse(url)?;
     match place.scheme.feature {
         #[cfg(feature = "object-store")]
         "object-store" => {
-            let cells = crate::objects::ObjectCells::open_to_look(url).await?;
+            let cells = crate::objects::ObjectCells::open_read_only(url).await?;
             Ok(Arc::new(crate::cells::Cells::to_look(cells)))
         }
         #[cfg(feature = "kubernetes")]

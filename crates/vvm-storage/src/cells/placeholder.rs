@@ -100,9 +100,9 @@ impl<C: CellStorage> Cells<C> {
     /// the record of a dead leader (I5). Its epoch exceeds all that this handle knows (I2).
     ///
     /// Dropped, the placeholder may be written, even later, but only while the cell is absent.
-    pub(super) async fn standing(&self, at: &Partition) -> Result<CachedCell, ReadError> {
+    pub(super) async fn read_or_place(&self, at: &Partition) -> Result<CachedCell, ReadError> {
         for _ in 0..ATTEMPTS {
-            let mut known = self.fresh(at).await?;
+            let mut known = self.read_cell(at).await?;
             if !known.is_lost() {
                 return Ok(known);
             }

@@ -1,4 +1,4 @@
-//! What the connections of drivers share: [`RequestLimiter`] for requests, the [`Next`] host to try, and a [`Stream`].
+//! What the connections of drivers share: [`RequestLimiter`] for requests, the [`HostRotation`] host to try, and a [`Stream`].
 
 use super::errors::HandleClosed;
 use crate::opening::OpenError;
@@ -64,10 +64,10 @@ impl RequestLimiter {
 /// The host to try first: the last one that worked, or the one after one that did not answer.
 #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
 #[derive(Default)]
-pub(super) struct Next(AtomicUsize);
+pub(super) struct HostRotation(AtomicUsize);
 
 #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
-impl Next {
+impl HostRotation {
     fn attempts(&self, hosts: usize) -> impl Iterator<Item = usize> {
         let first = self.0.load(Ordering::Relaxed);
         (first..first + hosts).map(move |at| {

@@ -11,7 +11,7 @@ use vvm_clock::SystemClock;
 /// hangs in the kernel, as on a failing disk.
 const DROP_TIMEOUT: Duration = Duration::from_secs(2);
 
-const LOOK: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A thread that ends once the queue of its jobs is closed and empty. The owner closes the queue before it joins or
 /// drops this.
@@ -67,7 +67,7 @@ impl Drop for DatabaseThread {
                 );
                 return;
             }
-            SystemClock::block_for(LOOK);
+            SystemClock::block_for(POLL_INTERVAL);
         }
         self.join();
     }

@@ -116,7 +116,7 @@ impl EtcdStorage {
         request: TxnRequest,
         decode: impl FnOnce(TxnResponse) -> Result<T, DriverError>,
     ) -> Result<T, ReadError> {
-        self.connections.transaction(&request).await.and_then(decode).map_err(DriverError::of_read)
+        self.connections.transaction(&request).await.and_then(decode).map_err(DriverError::into_read_error)
     }
 
     fn shown_setting(&self, answer: TxnResponse) -> Result<Option<Vec<u8>>, DriverError> {
@@ -142,7 +142,7 @@ impl SysVvmStorage for EtcdStorage {
     }
 
     async fn commit(&self, at: Partition, step: Step) -> Result<StepOutcome, WriteError> {
-        self.carry_out(&at, &step).await.map_err(DriverError::of_write)
+        self.carry_out(&at, &step).await.map_err(DriverError::into_write_error)
     }
 
     async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
@@ -154,7 +154,7 @@ impl SysVvmStorage for EtcdStorage {
         for at in at.chunks(MOST_SLOTS) {
             let answer = self.connections.stale(&self.keyspace.peek(at)).await;
             let peeked = answer.and_then(|answer| self.keyspace.peeked(answer));
-            slots.extend(peeked.map_err(DriverError::of_read)?);
+            slots.extend(peeked.map_err(DriverError::into_read_error)?);
         }
         Ok(slots)
     }
@@ -203,7 +203,7 @@ impl SysVvmStorage for EtcdStorage {
     }
 
     async fn describe(&self) -> Result<Description, ReadError> {
-        config::describe(&self.connections).await.map_err(DriverError::of_read)
+        config::describe(&self.connections).await.map_err(DriverError::into_read_error)
     }
 
     async fn close(&self) {
@@ -293,7 +293,7 @@ pub mod bare {
             let change = to.map_or_else(|| delete(key.clone()), |to| put(key.clone(), to));
             let request =
                 TxnRequest { compare: vec![expected], success: vec![change], failure: vec![range(key)] };
-            let answer = self.0.transaction(&request).await.map_err(DriverError::of_write)?;
+            let answer = self.0.transaction(&request).await.map_err(DriverError::into_write_error)?;
             Ok(answer.succeeded)
         }
     }
@@ -389,7 +389,7 @@ impl DriverError {
         matches!(self, Self::Refused(_) | Self::LoginExpired(_))
     }
 
-    fn of_opening(self) -> OpenError {
+    fn into_open_error(self) -> OpenError {
         match self {
             Self::NotConnected(error) => error,
             Self::Refused(_) | Self::Damaged(_) => OpenError::refused(self.to_string()),
@@ -397,7 +397,7 @@ impl DriverError {
         }
     }
 
-    fn of_write(self) -> WriteError {
+    fn into_write_error(self) -> WriteError {
         match self {
             // The members were accepted when the storage was opened. A password or a certificate is replaced on
             // both sides, one after the other.
@@ -411,8 +411,8 @@ impl DriverError {
         }
     }
 
-    fn of_read(self) -> ReadError {
-        errors::of_read(self.of_write())
+    fn into_read_error(self) -> ReadError {
+        errors::of_read(self.into_write_error())
     }
 }
 
@@ -424,7 +424,7 @@ mod tests {
     fn status_is_certain_only_if_nothing_can_have_been_applied() {
         let outcome = |code, message: &str| {
             let error = CallError::Status { code, message: message.to_owned() };
-            errors::kinds::of_write(&DriverError::from(error).of_write())
+            errors::kinds::of_write(&DriverError::from(error).into_write_error())
         };
         let table = [
             (2, "", "Unknown"),
@@ -447,8 +447,8 @@ mod tests {
             assert_eq!(outcome(code, message), expected, "{code} {message}");
         }
         let broken = CallError::Broken(String::new());
-        assert!(matches!(DriverError::from(broken).of_write(), WriteError::Unknown(_)));
+        assert!(matches!(DriverError::from(broken).into_write_error(), WriteError::Unknown(_)));
         let unsent = CallError::NotSent(String::new());
-        assert!(matches!(DriverError::from(unsent).of_write(), WriteError::NotApplied(_)));
+        assert!(matches!(DriverError::from(unsent).into_write_error(), WriteError::NotApplied(_)));
     }
 }

@@ -106,7 +106,7 @@ impl LeaseStorage {
     async fn cell(&self, key: &Partition, may_be_stale: bool) -> Result<Option<Cell>, ReadError> {
         let lease = self.connections.get(&names::name(key), may_be_stale).await;
         let cell = lease.and_then(|lease| Ok(lease.map(|lease| lease.cell(key)).transpose()?));
-        cell.map_err(DriverError::of_read)
+        cell.map_err(DriverError::into_read_error)
     }
 
     async fn set(
@@ -204,11 +204,11 @@ impl CellStorage for LeaseStorage {
         record: Option<&Entry>,
         expected: CellCondition,
     ) -> Result<CellWrite, WriteError> {
-        self.set(key, &value, record, expected).await.map_err(DriverError::of_write)
+        self.set(key, &value, record, expected).await.map_err(DriverError::into_write_error)
     }
 
     async fn settings(&self) -> Result<Option<Vec<Partition>>, ReadError> {
-        self.slot_counts().await.map(Some).map_err(DriverError::of_read)
+        self.slot_counts().await.map(Some).map_err(DriverError::into_read_error)
     }
 
     fn hints(&self) -> Option<&dyn SysVvmHints> {
@@ -222,7 +222,7 @@ impl CellStorage for LeaseStorage {
     }
 
     async fn describe(&self) -> Result<Description, ReadError> {
-        describe(&self.connections).await.map_err(DriverError::of_read)
+        describe(&self.connections).await.map_err(DriverError::into_read_error)
     }
 
     async fn close(&self) {
@@ -390,7 +390,7 @@ impl DriverError {
         }
     }
 
-    fn of_opening(self, server: &str) -> OpenError {
+    fn into_open_error(self, server: &str) -> OpenError {
         match self {
             Self::NotConnected(error) => error,
             Self::Throttled(_) | Self::Unanswered(_) | Self::Conflict(_) => OpenError::passing(format!(
@@ -400,7 +400,7 @@ impl DriverError {
         }
     }
 
-    fn of_write(self) -> WriteError {
+    fn into_write_error(self) -> WriteError {
         match self {
             // A server without its own storage may not know a valid token for a moment. One that has just started
             // denies what a Role allows until it has read all Roles.
@@ -417,8 +417,8 @@ impl DriverError {
         }
     }
 
-    fn of_read(self) -> ReadError {
-        errors::of_read(self.of_write())
+    fn into_read_error(self) -> ReadError {
+        errors::of_read(self.into_write_error())
     }
 }
 

@@ -90,7 +90,7 @@ impl ObjectCells {
     ///
     /// # Cancel safety
     /// Dropped, it leaves nothing open.
-    pub async fn open_to_look(url: &str) -> Result<Self, OpenError> {
+    pub async fn open_read_only(url: &str) -> Result<Self, OpenError> {
         let (address, requests) = connect(url)?;
         race::look(&address, &requests).await?;
         Ok(Self::new(&address, requests))

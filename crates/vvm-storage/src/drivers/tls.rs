@@ -19,7 +19,7 @@ use std::{borrow::Cow, fmt, fs, path::PathBuf, sync::Arc};
 pub(super) struct Tls {
     /// The authorities that sign servers' certificates; those of the system if there are none.
     pub(super) authority: Option<Pem>,
-    pub(super) names: Names,
+    pub(super) names: ExpectedName,
     /// The client's certificate and its key, for servers that request one.
     pub(super) own: Option<(Pem, Pem)>,
 }
@@ -34,9 +34,9 @@ pub(super) enum Pem {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[allow(dead_code, reason = "each driver offers some of them")]
-pub(super) enum Names {
-    Address,
-    Is(ServerName<'static>),
+pub(super) enum ExpectedName {
+    OfAddress,
+    Given(ServerName<'static>),
     /// Any name, for an authority that signs only these servers.
     Any,
 }
@@ -112,7 +112,7 @@ impl Pem {
 /// ScyllaDB passes only the addresses of nodes.
 #[derive(Debug)]
 struct Verifier {
-    names: Names,
+    names: ExpectedName,
     roots: Arc<RootCertStore>,
     provider: Arc<CryptoProvider>,
     strict: Arc<WebPkiServerVerifier>,
@@ -121,7 +121,7 @@ struct Verifier {
 impl Verifier {
     fn new(
         roots: Arc<RootCertStore>,
-        names: Names,
+        names: ExpectedName,
         provider: &Arc<CryptoProvider>,
     ) -> Result<Self, rustls::client::VerifierBuilderError> {
         let strict =
@@ -140,9 +140,9 @@ impl ServerCertVerifier for Verifier {
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         let name = match &self.names {
-            Names::Address => address,
-            Names::Is(name) => name,
-            Names::Any => {
+            ExpectedName::OfAddress => address,
+            ExpectedName::Given(name) => name,
+            ExpectedName::Any => {
                 let certificate = ParsedCertificate::try_from(certificate)?;
                 let algorithms = self.provider.signature_verification_algorithms.all;
                 verify_server_cert_signed_by_trust_anchor(
@@ -186,7 +186,7 @@ pub(super) struct TlsFiles {
     authority: Option<PathBuf>,
     certificate: Option<PathBuf>,
     key: Option<PathBuf>,
-    names: Option<Names>,
+    names: Option<ExpectedName>,
 }
 
 impl TlsFiles {
@@ -214,7 +214,7 @@ impl TlsFiles {
         };
         match self.authority {
             Some(authority) => {
-                let names = self.names.unwrap_or(Names::Address);
+                let names = self.names.unwrap_or(ExpectedName::OfAddress);
                 Ok(Some(Tls { authority: Some(Pem::File(authority)), names, own }))
             }
             None if own.is_some() || self.names.is_some() => {
@@ -225,11 +225,11 @@ impl TlsFiles {
     }
 }
 
-fn names(value: &str) -> Result<Names, String> {
+fn names(value: &str) -> Result<ExpectedName, String> {
     if value == "*" {
-        return Ok(Names::Any);
+        return Ok(ExpectedName::Any);
     }
-    ServerName::try_from(value.to_owned()).map(Names::Is).map_err(|_| {
+    ServerName::try_from(value.to_owned()).map(ExpectedName::Given).map_err(|_| {
         format!("`{value}` is not the name of a server: write tls_name=NAME, or tls_name=* for any")
     })
 }

@@ -173,7 +173,7 @@ fn other_program(prefix: &str) -> OpenError {
 }
 
 async fn look(connections: &Connections, request: TxnRequest) -> Result<Option<Bytes>, OpenError> {
-    let answer = connections.transaction(&request).await.map_err(DriverError::of_opening)?;
+    let answer = connections.transaction(&request).await.map_err(DriverError::into_open_error)?;
     let range = answer.responses.into_iter().find_map(|response| response.range);
     Ok(range.and_then(|range| range.kvs.into_iter().next()).map(|pair| pair.value))
 }

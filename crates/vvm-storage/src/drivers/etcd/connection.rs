@@ -12,7 +12,7 @@ use super::{
 use crate::{
     drivers::{
         config::{Host, PASSWORD, missing_password, password, unreachable},
-        connection::{Next, RequestLimiter, Stream, tcp},
+        connection::{HostRotation, RequestLimiter, Stream, tcp},
         errors::HandleClosed,
         tls::{self, Tls},
     },
@@ -50,9 +50,9 @@ struct ClusterRevision {
 
 pub(super) struct Connections {
     address: Address,
-    room: RequestLimiter,
+    limiter: RequestLimiter,
     channel: Mutex<Option<Arc<Channel>>>,
-    next: Next,
+    next: HostRotation,
     tokens: Vec<Token>,
     shown: Mutex<ClusterRevision>,
 }
@@ -60,9 +60,9 @@ pub(super) struct Connections {
 impl Connections {
     pub(super) fn new(address: Address) -> Result<Self, OpenError> {
         let tokens = address.hosts.iter().map(|_| Token::default()).collect();
-        let room = RequestLimiter::new(address.request_timeout, MOST)?;
-        let (channel, next, shown) = (Mutex::default(), Next::default(), Mutex::default());
-        Ok(Self { address, room, channel, next, tokens, shown })
+        let limiter = RequestLimiter::new(address.request_timeout, MOST)?;
+        let (channel, next, shown) = (Mutex::default(), HostRotation::default(), Mutex::default());
+        Ok(Self { address, limiter, channel, next, tokens, shown })
     }
 
     pub(super) fn address(&self) -> &Address {
@@ -113,7 +113,7 @@ impl Connections {
         path: Path,
         message: &A,
     ) -> Result<B, DriverError> {
-        let _room = self.room.acquire().await?;
+        let _permit = self.limiter.acquire().await?;
         let mut pending = PendingCall { channel: self.channel().await?, of: self, is_answered: false };
         let channel = &pending.channel;
         let call = async {
@@ -125,7 +125,7 @@ impl Connections {
             }
             answer
         };
-        let answer = self.room.in_time(call).await;
+        let answer = self.limiter.in_time(call).await;
         let answer = answer.unwrap_or_else(|silence| Err(DriverError::Unanswered(silence)));
         pending.is_answered = answer.as_ref().err().is_none_or(DriverError::leaves_connection_usable);
         answer
@@ -143,7 +143,7 @@ impl Connections {
         }
         let connected = Arc::new(self.connected().await?);
         let mut current = self.current();
-        if self.room.is_closed() {
+        if self.limiter.is_closed() {
             return Err(HandleClosed.into());
         }
         match current.as_ref().filter(|channel| channel.is_open()) {
@@ -153,7 +153,7 @@ impl Connections {
     }
 
     async fn connected(&self) -> Result<Channel, DriverError> {
-        if self.room.is_closed() {
+        if self.limiter.is_closed() {
             return Err(HandleClosed.into());
         }
         Ok(self.next.connected(self.address.hosts.len(), |member| self.connect(member)).await?)
@@ -161,7 +161,7 @@ impl Connections {
 
     /// Ends the connection, and with it the requests that run.
     pub(super) async fn close(&self) {
-        self.room.close();
+        self.limiter.close();
         let channel = self.current().take();
         if let Some(channel) = channel {
             channel.close().await;
@@ -169,7 +169,7 @@ impl Connections {
     }
 
     pub(super) fn clock(&self) -> &SystemClock {
-        &self.room.clock
+        &self.limiter.clock
     }
 
     fn current(&self) -> MutexGuard<'_, Option<Arc<Channel>>> {
@@ -224,7 +224,7 @@ impl Connections {
             }
             Ok(answers)
         };
-        let answers = self.room.in_time(beginning).await;
+        let answers = self.limiter.in_time(beginning).await;
         let answers = answers.unwrap_or_else(|silence| Err(DriverError::NotBegun(silence)))?;
         Ok(Watch { answers, _channel: channel })
     }
@@ -306,7 +306,7 @@ impl Connections {
                 Err(error) => Err(no_answer(host, error)),
             }
         };
-        let started = self.room.within(within, started).await;
+        let started = self.limiter.within(within, started).await;
         started.unwrap_or_else(|silence| Err(unreachable(ETCD, host, &silence)))
     }
 }

@@ -5,12 +5,12 @@ use super::{
     connection::Connections,
     kubeconfig::{self, Token, unusable},
     names,
-    requests::{creation, missing_rights},
+    requests::{missing_rights, try_creation},
 };
 use crate::{
     drivers::{
         config::{REQUEST_TIMEOUT, is_loopback, options, request_timeout},
-        tls::{Names, Pem, Tls},
+        tls::{ExpectedName, Pem, Tls},
     },
     key::Partition,
     opening::OpenError,
@@ -139,7 +139,7 @@ fn kubeconfig_path(address: &Address) -> Result<PathBuf, OpenError> {
 
 fn in_pod(address: &Address, host: &str, port: &str, token: PathBuf) -> Result<Cluster, OpenError> {
     let authority = Some(Pem::File(Path::new(SERVICE_ACCOUNT).join("ca.crt")));
-    let tls = Tls { authority, names: Names::Address, own: None };
+    let tls = Tls { authority, names: ExpectedName::OfAddress, own: None };
     let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
     let credentials = format!("service account of {SERVICE_ACCOUNT}");
     let server = format!("https://{host}:{port}");
@@ -196,9 +196,12 @@ pub(super) async fn open(address: &Address) -> Result<Connections, OpenError> {
     // The first one is waited for: a login plug-in may take longer than a request.
     let _credential = connections.cluster.token.get(connections.clock()).await?;
     let nothing = names::name(&Partition::from_bytes(*b""));
-    connections.get(&nothing, false).await.map_err(|error| error.of_opening(&connections.cluster.server))?;
-    match creation(&connections).await {
-        Err(error @ DriverError::NoNamespace(_)) => Err(error.of_opening(&connections.cluster.server)),
+    connections
+        .get(&nothing, false)
+        .await
+        .map_err(|error| error.into_open_error(&connections.cluster.server))?;
+    match try_creation(&connections).await {
+        Err(error @ DriverError::NoNamespace(_)) => Err(error.into_open_error(&connections.cluster.server)),
         _ => Ok(connections),
     }
 }
@@ -213,13 +216,13 @@ pub(crate) async fn init(url: &str) -> Result<(), OpenError> {
 
 /// Checks that Leases can be created in the namespace, by a dry run, and that no right is missing.
 pub(super) async fn check_rights(connections: &Connections) -> Result<(), OpenError> {
-    let failed = |error: DriverError| error.of_opening(&connections.cluster.server);
+    let failed = |error: DriverError| error.into_open_error(&connections.cluster.server);
     let missing = missing_rights(connections).await.map_err(failed)?;
     if !missing.is_empty() {
         let why = format!("{} leases in namespace {}", missing.join(", "), connections.cluster.namespace);
         return Err(failed(DriverError::Denied(why)));
     }
-    creation(connections).await.map_err(failed)
+    try_creation(connections).await.map_err(failed)
 }
 
 #[cfg(test)]

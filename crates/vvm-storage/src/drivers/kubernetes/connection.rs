@@ -38,7 +38,7 @@ use vvm_clock::{DisplayDuration, SystemClock};
 /// Requests under way at once; further ones wait.
 const MOST: usize = 8;
 
-const CONNECTING: u32 = 2;
+const CONNECT_TIME_DIVISOR: u32 = 2;
 
 pub(super) const JSON: &str = "application/json";
 
@@ -46,19 +46,24 @@ const API_SERVER: &str = "API server";
 
 pub(super) struct Connections {
     pub(super) cluster: Cluster,
-    pub(super) room: RequestLimiter,
+    pub(super) limiter: RequestLimiter,
     connecting: Duration,
     idle: Mutex<Vec<Session>>,
 }
 
 impl Connections {
     pub(super) fn new(cluster: Cluster, request_timeout: Duration) -> Result<Self, OpenError> {
-        let room = RequestLimiter::new(request_timeout, MOST)?;
-        Ok(Self { cluster, room, connecting: request_timeout / CONNECTING, idle: Mutex::default() })
+        let limiter = RequestLimiter::new(request_timeout, MOST)?;
+        Ok(Self {
+            cluster,
+            limiter,
+            connecting: request_timeout / CONNECT_TIME_DIVISOR,
+            idle: Mutex::default(),
+        })
     }
 
     pub(super) fn clock(&self) -> &SystemClock {
-        &self.room.clock
+        &self.limiter.clock
     }
 
     /// Sends a request once and returns the answer, of media type `kind`.
@@ -70,17 +75,17 @@ impl Connections {
         path: &str,
         body: Option<Bytes>,
     ) -> Result<Response, DriverError> {
-        let _room = self.room.acquire().await?;
+        let _permit = self.limiter.acquire().await?;
         let credential = self.credential().await?;
         let request = self.request(kind, method, path, body, &credential)?;
         let mut session = self.session(credential.own.clone()).await?;
-        let answer = self.room.in_time(session.ask(request)).await;
+        let answer = self.limiter.in_time(session.ask(request)).await;
         let answer = answer.unwrap_or_else(|silence| Err(DriverError::Unanswered(silence)))?;
         if answer.status == 401 {
             // The certificate of a connection is as old as the connection.
             self.cluster.token.was_refused(&credential);
             self.idle().clear();
-        } else if !self.room.is_closed() {
+        } else if !self.limiter.is_closed() {
             self.idle().push(session);
         }
         Ok(answer)
@@ -90,7 +95,7 @@ impl Connections {
     pub(super) async fn credential(&self) -> Result<Credential, DriverError> {
         let token = &self.cluster.token;
         let silent = |why| OpenError::passing(format!("{token:?} has given no credential yet: {why}"));
-        let credential = self.room.within(self.connecting, token.get(self.clock())).await;
+        let credential = self.limiter.within(self.connecting, token.get(self.clock())).await;
         Ok(credential.map_err(silent)??)
     }
 
@@ -123,7 +128,7 @@ impl Connections {
 
     /// A connection with this certificate.
     pub(super) async fn session(&self, own: Option<(Pem, Pem)>) -> Result<Session, DriverError> {
-        if self.room.is_closed() {
+        if self.limiter.is_closed() {
             return Err(DriverError::Closed(HandleClosed));
         }
         loop {
@@ -133,7 +138,7 @@ impl Connections {
             }
         }
         let within = self.connecting;
-        match self.room.within(within, Session::connect(&self.cluster, own)).await {
+        match self.limiter.within(within, Session::connect(&self.cluster, own)).await {
             Ok(connected) => Ok(connected?),
             Err(_silence) => {
                 let why = format!("no connection within {}", DisplayDuration(within));
@@ -144,7 +149,7 @@ impl Connections {
 
     /// A request that runs ends its own connection.
     pub(super) async fn close(&self) {
-        self.room.close();
+        self.limiter.close();
         self.idle().clear();
         if let Token::Plugin(plugin) = &self.cluster.token {
             plugin.close().await;

@@ -3,7 +3,7 @@
 
 use super::exec::ExecPlugin;
 use crate::{
-    drivers::tls::{Names, Pem, Tls},
+    drivers::tls::{ExpectedName, Pem, Tls},
     opening::OpenError,
 };
 use data_encoding::BASE64;
@@ -56,7 +56,7 @@ pub(super) fn find(text: &str, folder: &Path, context: Option<&str>) -> Result<C
         context: context.to_owned(),
         server: server.to_owned(),
         server_name: cluster["tls-server-name"].as_str().map(str::to_owned),
-        tls: Tls { authority, names: Names::Address, own },
+        tls: Tls { authority, names: ExpectedName::OfAddress, own },
         token: token(user, cluster, folder)?,
     })
 }
@@ -246,7 +246,7 @@ users:
         let key = Pem::Data(b"X".into(), "client-key-data".into());
         let own = Some((Pem::File("/c.crt".into()), key));
         let authority = Some(Pem::File("/k/pki/ca.crt".into()));
-        assert_eq!(current.tls, Tls { authority, names: Names::Address, own });
+        assert_eq!(current.tls, Tls { authority, names: ExpectedName::OfAddress, own });
         assert!(matches!(current.token, Token::None));
         let test = found(Some("test")).unwrap();
         assert!(matches!(&test.token, Token::Is(token) if token == "secret"));

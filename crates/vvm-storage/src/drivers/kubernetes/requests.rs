@@ -110,7 +110,7 @@ impl Connections {
         let credential = self.credential().await?;
         let request = self.request(JSON, Method::GET, &path, None, &credential)?;
         let mut session = self.session(credential.own).await?;
-        let answer = self.room.in_time(session.begin(request)).await;
+        let answer = self.limiter.in_time(session.begin(request)).await;
         let answer = answer.unwrap_or_else(|silence| Err(DriverError::Unanswered(silence)))?;
         let status = answer.status().as_u16();
         let mut watch = Watch { session, body: answer.into_body(), part: Vec::new() };
@@ -150,12 +150,12 @@ impl Watch {
 
 const VERBS: [&str; 4] = ["get", "create", "update", "watch"];
 
-const TRIED: &str = "vvm.init-storage";
+const TRIAL_LEASE: &str = "vvm.init-storage";
 
-pub(super) async fn creation(connections: &Connections) -> Result<(), DriverError> {
+pub(super) async fn try_creation(connections: &Connections) -> Result<(), DriverError> {
     let lease = json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-        "metadata": { "name": TRIED, "namespace": connections.cluster.namespace },
+        "metadata": { "name": TRIAL_LEASE, "namespace": connections.cluster.namespace },
     });
     let path = format!("{}?dryRun=All", connections.leases());
     let answer = connections.ask(JSON, Method::POST, &path, Some(body(&lease))).await?;

@@ -340,12 +340,12 @@ fn denial_ends_an_opening_and_is_tried_again_later() {
     for (code, reason, part) in [(401, "Unauthorized", "renew the token"), (403, "Forbidden", "bind a Role")]
     {
         let denied = || DriverError::from_response(&status_response(code, reason, "leases"));
-        let error = denied().of_opening("https://a");
+        let error = denied().into_open_error("https://a");
         assert!(!error.is_passing() && error.to_string().contains(part), "{code}: {error:?}");
-        let error = denied().of_read();
+        let error = denied().into_read_error();
         assert!(matches!(&error, ReadError::Unavailable(cause) if cause.to_string().contains(part)));
     }
     // A file of the login that is being replaced.
-    let error = DriverError::from(OpenError::refused("the token can't be used")).of_write();
+    let error = DriverError::from(OpenError::refused("the token can't be used")).into_write_error();
     assert!(matches!(error, WriteError::NotApplied(_)), "{error:?}");
 }

@@ -13,7 +13,7 @@ use crate::{
             errors::{DecodeError, DriverError},
             rows::StatementResults,
         },
-        tls::{Names, Tls, TlsFiles},
+        tls::{ExpectedName, Tls, TlsFiles},
     },
     opening::OpenError,
     sysvvm::Description,
@@ -47,7 +47,7 @@ pub(super) fn parse(url: &str) -> Result<MySql, String> {
         Some(tls) => Some(tls),
         None if is_off || address.is_loopback() => None,
         // The authorities of the system.
-        None => Some(Tls { authority: None, names: Names::Address, own: None }),
+        None => Some(Tls { authority: None, names: ExpectedName::OfAddress, own: None }),
     };
     Ok(MySql { address })
 }
@@ -69,8 +69,8 @@ impl Opening for MySql {
              WHERE table_schema = DATABASE() AND table_name IN ({})",
             names.join(", ")
         );
-        let answer = connections.ask(&text).await.map_err(DriverError::of_opening)?;
-        let unreadable = |damaged| DriverError::Damaged(damaged).of_opening();
+        let answer = connections.ask(&text).await.map_err(DriverError::into_open_error)?;
+        let unreadable = |damaged| DriverError::Damaged(damaged).into_open_error();
         for row in answer.rows(0) {
             let (name, comment) = (row.text(0).map_err(unreadable)?, row.text(2).map_err(unreadable)?);
             let engine = row.text(1).unwrap_or("none");
@@ -85,8 +85,10 @@ impl Opening for MySql {
         if answer.rows(0).len() < TABLES.len() {
             return Ok(false);
         }
-        let answer =
-            connections.ask("SELECT only_row FROM sysvvm_history").await.map_err(DriverError::of_opening)?;
+        let answer = connections
+            .ask("SELECT only_row FROM sysvvm_history")
+            .await
+            .map_err(DriverError::into_open_error)?;
         Ok(!answer.rows(0).is_empty())
     }
 

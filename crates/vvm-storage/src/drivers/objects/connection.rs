@@ -241,12 +241,12 @@ impl HttpConnector for TracedConnector {
         let credentials = ReqwestConnector::default().connect(options)?;
         let (objects, loopback) = (self.objects.clone(), self.loopback.clone());
         let (objects, loopback) = (HttpClient::new(objects), HttpClient::new(loopback));
-        Ok(HttpClient::new(Traced { objects, credentials, loopback }))
+        Ok(HttpClient::new(TracedHttpService { objects, credentials, loopback }))
     }
 }
 
 #[derive(Debug)]
-struct Traced {
+struct TracedHttpService {
     objects: HttpClient,
     /// The client of the library, with its options: metadata of a machine are read in clear text.
     credentials: HttpClient,
@@ -254,7 +254,7 @@ struct Traced {
 }
 
 #[async_trait]
-impl HttpService for Traced {
+impl HttpService for TracedHttpService {
     /// Dropped, the outcome is [`RequestOutcome::Sent`] unless there was an answer.
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let is_here = request.uri().host().is_some_and(is_loopback);

@@ -202,7 +202,7 @@ impl Object {
         let expected = self.tag.clone().map_or(CellCondition::Absent, CellCondition::Tag);
         let writes = join_all((0..WRITERS).map(async |writer| {
             let value = content(round, writer);
-            let (written, answer) = requests.put_answered(&self.name, value.clone(), &expected).await;
+            let (written, answer) = requests.put_with_response(&self.name, value.clone(), &expected).await;
             (written.map(|written| (written, value)), answer.and_then(|answer| answer.known_to_race()))
         }));
         let (mut acknowledged, mut refused, mut failure) = (Vec::new(), 0, None);

@@ -21,7 +21,7 @@ use std::{sync::Arc, time::Duration};
 use vvm_clock::{Clock as _, DisplayDuration, SystemClock};
 
 /// More objects are not listed: ten requests, for 2,500 names with one slot.
-const MOST_OBJECTS: usize = 10_000;
+const MAX_LISTED_OBJECTS: usize = 10_000;
 
 #[derive(Clone, Debug)]
 pub(super) struct Requests {
@@ -39,7 +39,7 @@ pub(super) struct ReadAnswer {
 }
 
 /// More than any cell has. Another program may have written the object.
-const LONGEST_OBJECT: u64 = 32 << 20;
+const MAX_OBJECT_BYTES: u64 = 32 << 20;
 
 impl Requests {
     pub(super) async fn get(&self, name: &Path) -> Result<ReadAnswer, DriverError> {
@@ -47,9 +47,9 @@ impl Requests {
         let options = GetOptions { extensions: extensions(&trace), ..GetOptions::default() };
         let request = async {
             let got = self.store.get_opts(name, options).await?;
-            if got.meta.size > LONGEST_OBJECT {
+            if got.meta.size > MAX_OBJECT_BYTES {
                 let source =
-                    format!("it has {} bytes, and no cell has more than {LONGEST_OBJECT}", got.meta.size);
+                    format!("it has {} bytes, and no cell has more than {MAX_OBJECT_BYTES}", got.meta.size);
                 return Err(object_store::Error::Generic { store: "object", source: source.into() });
             }
             let tag = self.tag(got.meta.e_tag.clone(), got.meta.version.clone());
@@ -73,10 +73,10 @@ impl Requests {
     }
 
     pub(super) async fn list(&self) -> Result<Vec<Partition>, DriverError> {
-        let listed = self.store.list(Some(&self.names.folder())).take(MOST_OBJECTS + 1);
+        let listed = self.store.list(Some(&self.names.folder())).take(MAX_LISTED_OBJECTS + 1);
         match self.within_time(listed.try_collect::<Vec<_>>()).await {
-            Ok(found) if found.len() > MOST_OBJECTS => Err(DriverError::Unanswered(format!(
-                "the prefix has more than {MOST_OBJECTS} objects to list"
+            Ok(found) if found.len() > MAX_LISTED_OBJECTS => Err(DriverError::Unanswered(format!(
+                "the prefix has more than {MAX_LISTED_OBJECTS} objects to list"
             ))),
             Ok(found) => Ok(found.iter().filter_map(|object| self.names.key(&object.location)).collect()),
             Err(said) => {
@@ -92,10 +92,10 @@ impl Requests {
         value: Bytes,
         expected: &CellCondition,
     ) -> Result<CellWrite, DriverError> {
-        self.put_answered(name, value, expected).await.0
+        self.put_with_response(name, value, expected).await.0
     }
 
-    pub(super) async fn put_answered(
+    pub(super) async fn put_with_response(
         &self,
         name: &Path,
         value: Bytes,
@@ -320,7 +320,7 @@ mod tests {
             let server = server(answer(200, &headers.concat(), "")).await;
             let requests = requests(&server.endpoint, "");
             let (name, value) = (name(), Bytes::from_static(b"value"));
-            let (written, answer) = requests.put_answered(&name, value, &CellCondition::Absent).await;
+            let (written, answer) = requests.put_with_response(&name, value, &CellCondition::Absent).await;
             assert!(matches!(written, Ok(CellWrite::Written(_))), "{written:?}");
             assert_eq!(answer.unwrap().known_to_race(), known, "{headers:?}");
             assert_eq!(server.served(), 1);

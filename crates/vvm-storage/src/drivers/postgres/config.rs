@@ -13,7 +13,7 @@ use crate::{
             errors::{DecodeError, DriverError},
             rows::StatementResults,
         },
-        tls::{self, Names, Pem, Tls},
+        tls::{self, ExpectedName, Pem, Tls},
     },
     opening::OpenError,
     sysvvm::Description,
@@ -153,7 +153,7 @@ const OPTIONS: &str =
 
 const PORT: u16 = 5432;
 
-const SYSTEM_TLS: Tls = Tls { authority: None, names: Names::Address, own: None };
+const SYSTEM_TLS: Tls = Tls { authority: None, names: ExpectedName::OfAddress, own: None };
 
 fn common(application_name: &str, channel_binding: ChannelBinding) -> Config {
     let mut common = Config::new();
@@ -171,9 +171,9 @@ pub(super) fn parse(url: &str) -> Result<Postgres, String> {
         match option? {
             (name, value) if server.address.set(name, value)? || server.set_as_libpq(name, value)? => {}
             ("sslmode", "disable") => is_on = false,
-            ("sslmode", "verify-ca") => (is_on, tls.names) = (true, Names::Any),
+            ("sslmode", "verify-ca") => (is_on, tls.names) = (true, ExpectedName::Any),
             // A server that poses as yours is refused as well, which `require` leaves open.
-            ("sslmode", "verify-full" | "require") => (is_on, tls.names) = (true, Names::Address),
+            ("sslmode", "verify-full" | "require") => (is_on, tls.names) = (true, ExpectedName::OfAddress),
             ("sslmode", mode) => {
                 return Err(format!(
                     "`sslmode={mode}` encrypts only if the server wants it: write sslmode=verify-full to \
@@ -273,7 +273,7 @@ impl Opening for Postgres {
 
     async fn is_there(connections: &ConnectionPool<Self, Session>) -> Result<bool, OpenError> {
         let text = "SELECT obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = 'sysvvm'";
-        let answer = connections.ask(text).await.map_err(DriverError::of_opening)?;
+        let answer = connections.ask(text).await.map_err(DriverError::into_open_error)?;
         let Some(row) = answer.row(0) else { return Ok(false) };
         is_ours("schema sysvvm", row.text(0).unwrap_or_default())?;
         Ok(true)

@@ -66,7 +66,7 @@ impl Server for Postgres {
         let connected = configuration(host, self)?.connect(MakeRustlsConnect::new(tls)).await;
         let (client, connection) = connected.map_err(|error| of_connecting(host, &self.address, &error))?;
         let mut session = Session::new(client, connection);
-        let answer = session.ask(CHECK).await.map_err(DriverError::of_opening)?;
+        let answer = session.ask(CHECK).await.map_err(DriverError::into_open_error)?;
         let (process, has_times) = check(host, &answer)?;
         session.meets(process, has_times).await;
         Ok(session)
@@ -111,7 +111,7 @@ const CHECK: &str = "SELECT current_setting('server_version_num'), current_setti
 
 /// Returns the process that answers, and whether its records have the times of their writes.
 fn check(host: &Host, answer: &StatementResults) -> Result<(u64, bool), OpenError> {
-    let unreadable = |damaged| DriverError::Damaged(damaged).of_opening();
+    let unreadable = |damaged| DriverError::Damaged(damaged).into_open_error();
     let row = answer.row(0).ok_or_else(|| OpenError::passing(format!("{host} does not describe itself")))?;
     if row.number(0).map_err(unreadable)? < OLDEST {
         let version = row.text(1).map_err(unreadable)?;

@@ -27,7 +27,7 @@ impl ConnectionPool<Postgres, Session> {
         history: &Lineage,
         lock_timeout: Duration,
     ) -> Result<Option<StatementResults>, DriverError> {
-        let (_room, mut lent) = self.lend().await?;
+        let (_permit, mut lent) = self.lend().await?;
         let session = &mut lent.session;
         let answer = self.in_time(async {
             match session.is_known(history, lock_timeout).await? {
@@ -42,7 +42,7 @@ impl ConnectionPool<Postgres, Session> {
     /// Notifies a channel, in a transaction of its own: a notification that fails undoes nothing. Does not
     /// wait for the answer, which comes before that of the next request. Opens a connection if none is idle.
     pub(super) async fn announce(&self, channel: &str) {
-        if let Ok((_room, mut lent)) = self.lend().await
+        if let Ok((_permit, mut lent)) = self.lend().await
             && lent.session.send(&format!("NOTIFY {channel}")).await
         {
             lent.give_back();
@@ -76,7 +76,7 @@ impl ConnectionPool<Postgres, Session> {
     }
 
     async fn listen(&self, channel: &str) -> Result<bool, DriverError> {
-        let (_room, mut lent) = self.lend_to_listen(channel).await?;
+        let (_permit, mut lent) = self.lend_to_listen(channel).await?;
         let is_direct = lent.session.is_direct();
         if is_direct {
             self.in_time(lent.session.listen(channel)).await?;

@@ -371,7 +371,7 @@ async fn text(session: &Session, query: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drivers::tls::{Names, Pem};
+    use crate::drivers::tls::{ExpectedName, Pem};
     use rustls::pki_types::ServerName;
 
     #[test]
@@ -397,13 +397,13 @@ mod tests {
     fn authority_turns_tls_on() {
         let tls = |options: &str| parse(&format!("scylla://a/b?{options}")).unwrap().tls.unwrap();
         let pem = |path: &str| Pem::File(path.into());
-        let plain = Tls { authority: Some(pem("ca")), names: Names::Address, own: None };
+        let plain = Tls { authority: Some(pem("ca")), names: ExpectedName::OfAddress, own: None };
         assert_eq!(tls("tls_ca=ca"), plain);
         let own = (pem("c"), pem("k"));
         let whole = tls("tls_key=k&tls_ca=ca&tls_certificate=c&tls_name=nodes.example");
         let name = ServerName::try_from("nodes.example").unwrap();
-        assert_eq!(whole, Tls { names: Names::Is(name), own: Some(own), ..plain.clone() });
-        assert_eq!(tls("tls_ca=ca&tls_name=*"), Tls { names: Names::Any, ..plain });
+        assert_eq!(whole, Tls { names: ExpectedName::Given(name), own: Some(own), ..plain.clone() });
+        assert_eq!(tls("tls_ca=ca&tls_name=*"), Tls { names: ExpectedName::Any, ..plain });
     }
 
     #[test]

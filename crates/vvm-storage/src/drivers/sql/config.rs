@@ -170,7 +170,8 @@ pub(super) async fn open<S: Opening>(
         )));
     }
     let answer = connections.ask(&S::history()).await.map_err(|error| lacks(&connections, error, USE))?;
-    let shown = Lineage::shown(answer.row(0)).map_err(|damaged| DriverError::from(damaged).of_opening())?;
+    let shown =
+        Lineage::shown(answer.row(0)).map_err(|damaged| DriverError::from(damaged).into_open_error())?;
     Ok((connections, shown))
 }
 
@@ -189,14 +190,14 @@ fn lacks<S: Opening>(
             "this login lacks a right: {why}. As an administrator of the database: {}",
             S::grants(connections.address())[place]
         )),
-        error => error.of_opening(),
+        error => error.into_open_error(),
     }
 }
 
 pub(super) async fn create<S: Opening>(connections: &ConnectionPool<S, S::Session>) -> Result<(), OpenError> {
     let max_ttl = connections.address().max_ttl;
     if !S::is_there(connections).await? {
-        let text = S::creation(max_ttl.unwrap_or(Ttl::DEFAULT)).map_err(DriverError::of_opening)?;
+        let text = S::creation(max_ttl.unwrap_or(Ttl::DEFAULT)).map_err(DriverError::into_open_error)?;
         let created = connections.ask(&text).await;
         // Another creator may have been faster: what stands now decides.
         if let (Err(error), false) = (created, S::is_there(connections).await?) {

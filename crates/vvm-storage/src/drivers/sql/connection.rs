@@ -1,12 +1,12 @@
 //! [`ConnectionPool`]: as many as there are requests at once, up to a limit. Those that are not needed for a while are
 //! closed. A candidate has none between its looks while the server has few left for other programs: see
-//! [`ConnectionPool::make_room`].
+//! [`ConnectionPool::close_idle_if_crowded`].
 
 use super::{config::Address, errors::DriverError, rows::StatementResults};
 use crate::{
     drivers::{
         config::{Host, unreachable},
-        connection::{Next, RequestLimiter},
+        connection::{HostRotation, RequestLimiter},
     },
     opening::OpenError,
 };
@@ -29,7 +29,7 @@ const KEPT_UNUSED: Duration = Duration::from_secs(60);
 const KEPT_BY_CANDIDATES: Duration = Duration::from_secs(5);
 
 /// The part of a request's time that one host has for connecting, so that a silent host leaves time for another.
-const CONNECTING: u32 = 2;
+const CONNECT_TIME_DIVISOR: u32 = 2;
 
 /// How long an answer of the server counts about how many connections it has left.
 const CROWD_KNOWN: Duration = Duration::from_secs(10);
@@ -137,14 +137,14 @@ struct PoolSlot<'a, S: Server> {
 
 pub(crate) struct ConnectionPool<S, T> {
     server: S,
-    room: RequestLimiter,
+    limiter: RequestLimiter,
     idle: Mutex<IdleConnections<T>>,
-    next: Next,
+    next: HostRotation,
 }
 
 impl<S: Server> ConnectionPool<S, S::Session> {
     pub(crate) fn new(server: S) -> Result<Self, OpenError> {
-        let room =
+        let limiter =
             RequestLimiter::new(server.address().request_timeout, server.address().connections.into())?;
         let idle = IdleConnections {
             sessions: Vec::new(),
@@ -154,7 +154,7 @@ impl<S: Server> ConnectionPool<S, S::Session> {
             crowd: None,
             leads_until: Instant::ORIGIN,
         };
-        Ok(Self { server, room, idle: Mutex::new(idle), next: Next::default() })
+        Ok(Self { server, limiter, idle: Mutex::new(idle), next: HostRotation::default() })
     }
 
     pub(crate) fn server(&self) -> &S {
@@ -166,25 +166,25 @@ impl<S: Server> ConnectionPool<S, S::Session> {
     }
 
     pub(crate) fn clock(&self) -> &SystemClock {
-        &self.room.clock
+        &self.limiter.clock
     }
 
     /// Sends `text` once, as one message, and returns the answer.
     /// Dropped, it may be applied, now or later. Its connection is closed.
     pub(crate) async fn ask(&self, text: &str) -> Result<StatementResults, DriverError> {
-        let (_room, mut lent) = self.lend().await?;
+        let (_permit, mut lent) = self.lend().await?;
         let answer = self.in_time(lent.session.ask(text)).await;
         lent.give_back_after(answer)
     }
 
     /// Waits until a request may begin, and returns a connection for it that is open as far as this side knows.
     pub(crate) async fn lend(&self) -> Result<(SemaphorePermit<'_>, PooledConnection<'_, S>), DriverError> {
-        let room = self.room.acquire().await?;
+        let permit = self.limiter.acquire().await?;
         if let Some(lent) = self.idle_session().await {
-            return Ok((room, lent));
+            return Ok((permit, lent));
         }
         let of = PoolSlot::new(self, &mut self.idle(), false);
-        Ok((room, self.connected(of).await?))
+        Ok((permit, self.connected(of).await?))
     }
 
     /// [`lend`](Self::lend) for a call that listens to `channel`. Waits for a connection that a request uses: to listen
@@ -193,7 +193,7 @@ impl<S: Server> ConnectionPool<S, S::Session> {
         &self,
         channel: &str,
     ) -> Result<(SemaphorePermit<'_>, PooledConnection<'_, S>), DriverError> {
-        let room = self.room.acquire().await?;
+        let permit = self.limiter.acquire().await?;
         loop {
             let found = poll_fn(|context| {
                 let mut idle = self.idle();
@@ -209,10 +209,10 @@ impl<S: Server> ConnectionPool<S, S::Session> {
             match found.await {
                 Ok(mut lent) => {
                     if lent.session.is_open().await {
-                        return Ok((room, lent));
+                        return Ok((permit, lent));
                     }
                 }
-                Err(of) => return Ok((room, self.connected(of).await?)),
+                Err(of) => return Ok((permit, self.connected(of).await?)),
             }
         }
     }
@@ -227,7 +227,7 @@ impl<S: Server> ConnectionPool<S, S::Session> {
         &self,
         request: impl Future<Output = Result<A, DriverError>>,
     ) -> Result<A, DriverError> {
-        let answer = self.room.in_time(request).await;
+        let answer = self.limiter.in_time(request).await;
         answer.unwrap_or_else(|silence| Err(DriverError::Unanswered(silence)))
     }
 
@@ -241,8 +241,8 @@ impl<S: Server> ConnectionPool<S, S::Session> {
     }
 
     async fn connect(&self, host: &Host) -> Result<S::Session, OpenError> {
-        let within = self.address().request_timeout / CONNECTING;
-        let connected = self.room.within(within, self.server.connect(host)).await;
+        let within = self.address().request_timeout / CONNECT_TIME_DIVISOR;
+        let connected = self.limiter.within(within, self.server.connect(host)).await;
         connected.unwrap_or_else(|silence| Err(unreachable(S::SOFTWARE, host, &silence)))
     }
 
@@ -257,7 +257,7 @@ impl<S: Server> ConnectionPool<S, S::Session> {
     /// candidates, however many wait, leave a third of the connections to other programs, and those that notifications
     /// arrive on are not more than the server can bear. Asks the server every [`CROWD_KNOWN`].
     /// Dropped, it closes a connection.
-    pub(crate) async fn make_room(&self) {
+    pub(crate) async fn close_idle_if_crowded(&self) {
         let now = self.clock().now();
         let known = match &*self.idle() {
             idle if now < idle.leads_until => return,
@@ -266,7 +266,7 @@ impl<S: Server> ConnectionPool<S, S::Session> {
         let is_crowded = match known {
             Some((_, is_crowded)) => is_crowded,
             None => {
-                let Ok(_room) = self.room.acquire().await else { return };
+                let Ok(_permit) = self.limiter.acquire().await else { return };
                 let Some(mut lent) = self.idle_session().await else { return };
                 let Ok(is_crowded) = self.in_time(lent.session.is_crowded()).await else { return };
                 lent.give_back();
@@ -307,7 +307,7 @@ impl<S: Server> ConnectionPool<S, S::Session> {
 
     /// A request that runs ends its own connection.
     pub(crate) async fn close(&self) {
-        self.room.close();
+        self.limiter.close();
         self.end_idle().await;
     }
 }
@@ -367,7 +367,7 @@ impl<S: Server> PooledConnection<'_, S> {
         let Self { session, of } = self;
         let now = of.connections.clock().now();
         let mut idle = of.connections.idle();
-        if !of.connections.room.is_closed() {
+        if !of.connections.limiter.is_closed() {
             idle.sessions.push((now, session));
         }
         let kept = if now < idle.leads_until { KEPT_UNUSED } else { KEPT_BY_CANDIDATES };

@@ -288,7 +288,7 @@ impl<S: Driver> SqlStorage<S, S::Session> {
         decode: impl FnOnce(&StatementResults) -> Result<T, DecodeError>,
     ) -> Result<T, ReadError> {
         let answer = self.connections.ask(text).await;
-        answer.and_then(|answer| Ok(decode(&answer)?)).map_err(DriverError::of_read)
+        answer.and_then(|answer| Ok(decode(&answer)?)).map_err(DriverError::into_read_error)
     }
 }
 
@@ -319,16 +319,16 @@ impl<S: Driver> SysVvmStorage for SqlStorage<S, S::Session> {
 
     async fn commit(&self, at: Partition, step: Step) -> Result<StepOutcome, WriteError> {
         if matches!(step, Step::Claim { .. }) && statements::is_led(&at) {
-            self.check_clocks().await.map_err(DriverError::of_unsent)?;
+            self.check_clocks().await.map_err(DriverError::into_unsent_error)?;
         }
-        match self.carry_out(&at, &step).await.map_err(DriverError::of_write)? {
+        match self.carry_out(&at, &step).await.map_err(DriverError::into_write_error)? {
             Some(done) => Ok(done),
             None if let Step::Claim { from, .. } = &step => {
-                let stands = self.adopt(Some(&at)).await.map_err(DriverError::of_unsent)?;
+                let stands = self.adopt(Some(&at)).await.map_err(DriverError::into_unsent_error)?;
                 let answer = claim_after_adoption(from, stands);
                 answer.ok_or_else(|| WriteError::NotApplied(DriverError::OtherHistory.into()))
             }
-            None => Err(DriverError::OtherHistory.of_write()),
+            None => Err(DriverError::OtherHistory.into_write_error()),
         }
     }
 
@@ -343,8 +343,8 @@ impl<S: Driver> SysVvmStorage for SqlStorage<S, S::Session> {
         let slots = self.read_slots(&S::peek(at), false, None).await.and_then(|shown| {
             Ok(shown.iter().map(rows::peeked).collect::<Result<HashMap<_, _>, DecodeError>>()?)
         });
-        let slots = slots.map_err(DriverError::of_read)?;
-        self.connections.make_room().await;
+        let slots = slots.map_err(DriverError::into_read_error)?;
+        self.connections.close_idle_if_crowded().await;
         let vacant = || Slot::Vacant(Vacant { last_epoch: None });
         Ok(at.iter().map(|at| slots.get(at.as_bytes()).cloned().unwrap_or_else(vacant)).collect())
     }
@@ -375,7 +375,7 @@ impl<S: Driver> SysVvmStorage for SqlStorage<S, S::Session> {
 
     async fn fence_state(&self, at: &Partition) -> Result<FenceState, ReadError> {
         let shown = self.read_slots(&S::locked(at), true, Some(at)).await;
-        shown.and_then(|shown| Ok(rows::fence(shown.first())?)).map_err(DriverError::of_read)
+        shown.and_then(|shown| Ok(rows::fence(shown.first())?)).map_err(DriverError::into_read_error)
     }
 
     async fn document(&self, at: &Partition, id: &DocumentId) -> Result<Option<Document>, ReadError> {
@@ -392,7 +392,7 @@ impl<S: Driver> SysVvmStorage for SqlStorage<S, S::Session> {
     }
 
     async fn describe(&self) -> Result<Description, ReadError> {
-        config::describe(&self.connections).await.map_err(DriverError::of_read)
+        config::describe(&self.connections).await.map_err(DriverError::into_read_error)
     }
 
     async fn shown_ages(&self, at: &[Partition]) -> Result<Vec<Option<Duration>>, ReadError> {

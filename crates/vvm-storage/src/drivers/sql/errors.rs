@@ -83,7 +83,7 @@ impl DecodeError {
 }
 
 impl DriverError {
-    pub(crate) fn of_write(self) -> WriteError {
+    pub(crate) fn into_write_error(self) -> WriteError {
         match self {
             // The server was accepted when the storage was opened. A password or a certificate is replaced on both
             // sides, one after the other; a clock is corrected.
@@ -104,7 +104,7 @@ impl DriverError {
         }
     }
 
-    pub(crate) fn of_opening(self) -> OpenError {
+    pub(crate) fn into_open_error(self) -> OpenError {
         match self {
             Self::NotConnected(error) => error,
             Self::Login(_) | Self::Refused(_) | Self::Denied(_) | Self::NoTables(_) | Self::Damaged(_) => {
@@ -115,15 +115,15 @@ impl DriverError {
     }
 
     /// Of a request before a write that was then not sent.
-    pub(crate) fn of_unsent(self) -> WriteError {
-        match self.of_write() {
+    pub(crate) fn into_unsent_error(self) -> WriteError {
+        match self.into_write_error() {
             WriteError::Unknown(cause) | WriteError::Replaced(cause) => WriteError::NotApplied(cause),
             error => error,
         }
     }
 
-    pub(crate) fn of_read(self) -> ReadError {
-        errors::of_read(self.of_write())
+    pub(crate) fn into_read_error(self) -> ReadError {
+        errors::of_read(self.into_write_error())
     }
 }
 
@@ -134,9 +134,9 @@ mod tests {
     #[test]
     fn refused_connection_ends_an_opening_and_is_tried_again_later() {
         let refused = || DriverError::from(OpenError::refused("the password is wrong"));
-        assert!(!refused().of_opening().is_passing());
-        let error = refused().of_write();
+        assert!(!refused().into_open_error().is_passing());
+        let error = refused().into_write_error();
         assert!(matches!(&error, WriteError::NotApplied(cause) if cause.to_string().contains("password")));
-        assert!(matches!(refused().of_read(), ReadError::Unavailable(_)));
+        assert!(matches!(refused().into_read_error(), ReadError::Unavailable(_)));
     }
 }

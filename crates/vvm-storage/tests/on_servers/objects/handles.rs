@@ -16,7 +16,7 @@ use vvm_storage::{
 async fn prefix_that_was_not_initialised_is_refused() {
     let url = url(&fresh());
     is_refused(&url, OpenErrorKind::Missing, &["vvm init-storage"]).await;
-    assert!(ObjectCells::open_to_look(&url).await.is_err());
+    assert!(ObjectCells::open_read_only(&url).await.is_err());
     init_storage(&url).await.unwrap();
     init_storage(&url).await.unwrap();
     let opened = ObjectCells::open(&url).await.unwrap().opened().unwrap();
