@@ -103,7 +103,8 @@ fn move_the_deadline_of_a_stopped_guardian() {
     };
     let trigger = GuardedTrigger::over(Arc::new(NoTrigger), guardian.clone());
     let subject = Subject { key: "payroll".into(), holder: "here".into(), epoch: 1 };
-    let deadline = trigger.now().after(Duration::from_secs(3));
+    // Far enough for a busy machine to stop the guardian before.
+    let deadline = trigger.now().after(Duration::from_secs(8));
     trigger.set_earliest(Some((deadline, &subject))).unwrap();
     confirmed();
     kill_process(process, Signal::STOP).unwrap();
