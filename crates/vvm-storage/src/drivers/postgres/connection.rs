@@ -15,7 +15,7 @@ use crate::{
         errors::described,
         sql::{
             config::Address,
-            connection::{self, Server, Session as _},
+            connection::{self, ConnectionPool, Server, Session as _},
             errors::DriverError,
             history::Lineage,
             rows::{AnswerLimit, StatementResults},
@@ -275,6 +275,29 @@ impl Session {
             Poll::Ready(drive(connection, context, notified, |_notice| {}).is_pending())
         })
         .await
+    }
+}
+
+impl ConnectionPool<Postgres, Session> {
+    /// Sends one prepared statement once, and returns the answer. `None`, and nothing is sent, unless the connection is
+    /// known to have this history and a lock timeout as short as this one: the statement need not establish that.
+    /// Cancel safety: as [`ask`](Self::ask).
+    pub(super) async fn execute(
+        &self,
+        statement: &Statement<'_>,
+        history: &Lineage,
+        lock_timeout: Duration,
+    ) -> Result<Option<StatementResults>, DriverError> {
+        let (_permit, mut lent) = self.lend().await?;
+        let session = &mut lent.session;
+        let answer = self.in_time(async {
+            match session.is_known(history, lock_timeout).await? {
+                true => session.execute(statement).await.map(Some),
+                false => Ok(None),
+            }
+        });
+        let answer = answer.await;
+        lent.give_back_after(answer)
     }
 }
 

@@ -1,11 +1,8 @@
-//! Statements that are prepared, and notifications. Notifications of all channels arrive on one connection, which
-//! requests use as well. No task waits for them: while no request uses the connection, the calls that wait for a hint
-//! drive it.
+//! Notifications. Those of all channels arrive on one connection, which requests use as well. No task waits for them:
+//! while no request uses the connection, the calls that wait for a hint drive it.
 
-use super::{config::Postgres, connection::Session, statements::Statement};
-use crate::drivers::sql::{
-    connection::ConnectionPool, errors::DriverError, history::Lineage, rows::StatementResults,
-};
+use super::{config::Postgres, connection::Session};
+use crate::drivers::sql::{connection::ConnectionPool, errors::DriverError};
 use std::{
     future::{pending, poll_fn},
     sync::Arc,
@@ -18,27 +15,6 @@ use vvm_clock::Clock as _;
 const LISTENING_AGAIN: Duration = Duration::from_secs(1);
 
 impl ConnectionPool<Postgres, Session> {
-    /// Sends one prepared statement once, and returns the answer. `None`, and nothing is sent, unless the connection is
-    /// known to have this history and a lock timeout as short as this one: the statement need not establish that.
-    /// Cancel safety: as [`ask`](Self::ask).
-    pub(super) async fn execute(
-        &self,
-        statement: &Statement<'_>,
-        history: &Lineage,
-        lock_timeout: Duration,
-    ) -> Result<Option<StatementResults>, DriverError> {
-        let (_permit, mut lent) = self.lend().await?;
-        let session = &mut lent.session;
-        let answer = self.in_time(async {
-            match session.is_known(history, lock_timeout).await? {
-                true => session.execute(statement).await.map(Some),
-                false => Ok(None),
-            }
-        });
-        let answer = answer.await;
-        lent.give_back_after(answer)
-    }
-
     /// Notifies a channel, in a transaction of its own: a notification that fails undoes nothing. Does not
     /// wait for the answer, which comes before that of the next request. Opens a connection if none is idle.
     pub(super) async fn announce(&self, channel: &str) {
