@@ -166,25 +166,11 @@ struct MockSleep {
     registration: Option<u64>,
 }
 
-impl MockSleep {
-    /// Whether the clock will wake `waker`: it is that of a sleeper, and no sleeper is due.
-    fn will_wake(&self, waker: &Waker) -> bool {
-        self.registration.is_some_and(|registration| {
-            let timeline = self.clock.lock();
-            // It compares pointers, and runs no foreign code.
-            timeline.sleepers.get(&(self.deadline, registration)).is_some_and(|known| known.will_wake(waker))
-        })
-    }
-}
-
 impl Future for MockSleep {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
-        if this.will_wake(cx.waker()) {
-            return Poll::Pending;
-        }
         // Cloned before the lock and dropped after it: both may run foreign code.
         let waker = cx.waker().clone();
         let replaced = {
