@@ -170,3 +170,32 @@ impl Database {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{super::config::DATA, *};
+    use std::fs;
+    use tempfile::TempDir;
+
+    /// A copy of the files shows what a killed process leaves.
+    #[test]
+    fn write_is_on_the_disk_before_its_answer_although_the_next_one_is_refused() {
+        let (folder, copy) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        let database = open_folder(folder.path().into(), &|| false).unwrap();
+        let key = Partition::from_bytes(*b"key");
+        let (jobs, _answered): (Vec<_>, Vec<_>) = [b"one", b"two"]
+            .map(|value| {
+                let (answer, answered) = oneshot::channel();
+                let (key, value) = (key.clone(), Bytes::from_static(value));
+                (Job::Write { key, value, expected: CellCondition::Absent, answer }, answered)
+            })
+            .into_iter()
+            .unzip();
+        database.carry_out(jobs.into_iter(), &mut Vec::new()).unwrap();
+        for file in ["conf", DATA] {
+            fs::copy(folder.path().join(file), copy.path().join(file)).unwrap();
+        }
+        let left = open_folder(copy.path().into(), &|| false).unwrap();
+        assert_eq!(left.read(&key).unwrap().unwrap().value, &b"one"[..]);
+    }
+}
