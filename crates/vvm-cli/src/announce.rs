@@ -6,7 +6,6 @@
 //! (`vvm_host`), and [`say_text`] prints nothing. Events of `vvm` itself have the target `vvm`: text shows
 //! their message, except for changes of state; JSON all fields. `VVM_LOG` selects events of the libraries.
 
-use crate::inspection::printable;
 use clap::ValueEnum;
 use jiff::Timestamp;
 use rustix::{
@@ -85,6 +84,16 @@ pub(crate) fn announce(line: fmt::Arguments<'_>) {
 }
 
 static CONTAINMENT: OnceLock<Level> = OnceLock::new();
+
+/// Escapes what a terminal would not print: a record may contain anything, its control sequences included. What is escaped
+/// already stays as it is.
+pub(crate) fn printable(text: &str) -> String {
+    let escaped = |char: char| match char {
+        '"' | '\'' | '\\' => char.to_string(),
+        _ => char.escape_debug().to_string(),
+    };
+    text.chars().map(escaped).collect()
+}
 
 /// Has the level of containment in the events about a campaign and its end.
 pub(crate) fn set_containment(level: Level) {

@@ -101,7 +101,7 @@ fn run(demo: &DemoArgs) -> Result<bool, DemoError> {
             Ok(reported)
         };
         let Some((stall, step)) = results.inconclusive_by else { return report(folder) };
-        let stalled = format!("this machine did not run for {} in step {step}", checks::seconds(stall));
+        let stalled = format!("this machine did not run for {} in step {step}", course::seconds(stall));
         if tries == TRIES {
             say!("demo: inconclusive: {stalled}; try it on a calmer one");
             return report(folder);

@@ -1,6 +1,9 @@
 //! Opens a storage for one operator command, on a runtime of its own.
 
-use crate::{announce::say, exit, runtime};
+use crate::{
+    announce::{printable, say},
+    exit, runtime,
+};
 use ielections::{Entropy as _, Incarnation, OsEntropy, ReadError, TtlStorage as _, WriteError};
 use std::{
     fmt,
@@ -98,16 +101,6 @@ pub(crate) fn new_ask() -> Ask {
     let mut bytes = [0; 16];
     OsEntropy::default().fill(&mut bytes);
     Ask { incarnation: Incarnation::from_bytes(bytes), since_unix_epoch: SystemWallClock.since_unix_epoch() }
-}
-
-/// Escapes what a terminal would not print: a record may contain anything, its control sequences included. What is escaped
-/// already stays as it is.
-pub(crate) fn printable(text: &str) -> String {
-    let escaped = |char: char| match char {
-        '"' | '\'' | '\\' => char.to_string(),
-        _ => char.escape_debug().to_string(),
-    };
-    text.chars().map(escaped).collect()
 }
 
 pub(crate) fn print(inspector: &StorageInspector, line: impl fmt::Display) {

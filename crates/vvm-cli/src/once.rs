@@ -2,9 +2,10 @@
 //! It is a `vvm run` otherwise; the module `run` has its command line and what its leader does.
 
 use crate::{
+    announce::printable,
     args::{CandidateArgs, InvalidValue, TargetArgs, parse_duration, parse_failures, parse_line_of_text},
     exit,
-    inspection::{InspectionError, operate, printable},
+    inspection::{InspectionError, operate},
     result_file::Outcome,
     shown::{Moment, Style, print_rows},
 };

@@ -1,6 +1,6 @@
 //! How moments, spans, states and tables are shown to people. No decision depends on it.
 
-use crate::inspection::printable;
+use crate::announce::printable;
 use jiff::Timestamp;
 use serde::Serialize;
 use std::{

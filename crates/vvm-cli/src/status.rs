@@ -1,10 +1,10 @@
 //! `vvm status`: which process leads each slot. Creates, claims and settles nothing.
 
 use crate::{
-    announce::say,
+    announce::{printable, say},
     args::TargetArgs,
     exit,
-    inspection::{operate, printable},
+    inspection::operate,
     liveness::{Liveness, Observation},
     shown::{HumanDuration, Moment, Palette, Style, millis, print_rows},
 };

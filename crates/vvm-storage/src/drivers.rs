@@ -1,8 +1,9 @@
 //! Each database behind its feature, with the same files in the order of reading:
 //! - `NAME.rs`: how the contract is kept, the table of errors beside the code that carries it out, and the verbs of
 //!   [`SysVvmStorage`](crate::SysVvmStorage) or [`CellStorage`](crate::cells::CellStorage);
-//! - `NAME/config.rs`: URL, options, and what opening checks and creates;
+//! - `NAME/config.rs`: URL and options;
 //! - `NAME/connection.rs`: connecting, login, time limits, and the end;
+//! - `NAME/opening.rs`: what opening checks and `vvm init-storage` creates, unless it is a few lines of the connection;
 //! - `NAME/statements.rs` or `requests.rs`: what is sent for each step, with its condition;
 //! - `NAME/rows.rs`: how values are laid out, and how answers are decoded. A driver of cells has its values from
 //!   [`cells`](crate::cells).

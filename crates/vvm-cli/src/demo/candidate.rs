@@ -2,7 +2,7 @@
 
 use super::{
     DemoCandidateArgs,
-    course::Course,
+    course::{CandidateEnd, Course},
     worker::{Log, WorkPeriod, WorkerLine},
 };
 use crate::{announce::say, exit, leadership::is_ours};
@@ -23,23 +23,6 @@ use vvm_clock::Instant;
 use vvm_containment::{Family, OWN_BINARY, ProcessEnd};
 
 pub(super) const NAME: &str = "demo";
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum CandidateEnd {
-    Crashed,
-    AskedToStop,
-    HostStopped,
-}
-
-impl CandidateEnd {
-    pub(super) fn text(self) -> &'static str {
-        match self {
-            Self::Crashed => "kill -9 of guardian, host and worker, as in a crash",
-            Self::AskedToStop => "SIGTERM: a request to stop",
-            Self::HostStopped => "SIGSTOP to the host: it hangs, its worker continues",
-        }
-    }
-}
 
 #[derive(Debug)]
 pub(super) struct Candidate {

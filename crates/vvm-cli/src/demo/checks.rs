@@ -1,8 +1,7 @@
 //! [`Results`]: the promises of the demo, compared with measurements and the workers' logs.
 
 use super::{
-    candidate::CandidateEnd,
-    course::Course,
+    course::{CandidateEnd, Course, seconds},
     worker::{WorkPeriod, overlaps},
 };
 use ielections::{Terms, Ttl};
@@ -113,13 +112,6 @@ fn signed_ms(from: Option<Instant>, to: Option<Instant>) -> Option<f64> {
 
 fn milliseconds(span: Duration) -> f64 {
     span.as_micros() as f64 / 1e3
-}
-
-pub(super) fn seconds(span: Duration) -> String {
-    match span.as_millis() {
-        millis @ ..100 => format!("{millis} ms"),
-        _ => format!("{:.2} s", span.as_secs_f64()),
-    }
 }
 
 #[cfg(test)]

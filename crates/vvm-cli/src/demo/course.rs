@@ -1,14 +1,27 @@
 //! [`Course`]: what happened to the candidates, and its picture for `--svg`.
 
-use super::{
-    candidate::CandidateEnd,
-    checks::seconds,
-    worker::{WorkPeriod, overlaps},
-};
+use super::worker::{WorkPeriod, overlaps};
 use ielections::{Timing, Ttl};
 use std::{ops::Range, time::Duration};
 use vvm_clock::{Instant, SystemClock};
 use vvm_host::operate::{Axis, Bar, BarKind, Mark, MarkKind, Timeline};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum CandidateEnd {
+    Crashed,
+    AskedToStop,
+    HostStopped,
+}
+
+impl CandidateEnd {
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            Self::Crashed => "kill -9 of guardian, host and worker, as in a crash",
+            Self::AskedToStop => "SIGTERM: a request to stop",
+            Self::HostStopped => "SIGSTOP to the host: it hangs, its worker continues",
+        }
+    }
+}
 
 #[derive(Clone, Debug)]
 pub(super) struct Course {
@@ -126,6 +139,13 @@ impl Course {
             bars,
             marks,
         }
+    }
+}
+
+pub(super) fn seconds(span: Duration) -> String {
+    match span.as_millis() {
+        millis @ ..100 => format!("{millis} ms"),
+        _ => format!("{:.2} s", span.as_secs_f64()),
     }
 }
 

@@ -2,9 +2,9 @@
 
 use super::{
     DemoArgs, DemoError,
-    candidate::{Candidate, CandidateEnd, NAME},
+    candidate::{Candidate, NAME},
     checks::RENEWALS,
-    course::Course,
+    course::{CandidateEnd, Course},
     worker::WorkPeriod,
 };
 use crate::runtime::{Signals, ends_a_candidate};

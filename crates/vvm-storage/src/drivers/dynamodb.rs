@@ -39,6 +39,7 @@
 
 mod config;
 mod connection;
+mod opening;
 mod requests;
 mod rows;
 
@@ -59,11 +60,11 @@ use aws_sdk_dynamodb::{
 };
 use config::Address;
 pub use config::OpenOptions;
-pub(crate) use config::init;
 use connection::{client, configuration, sent_once};
 use ielections::{
     Document, DocumentId, DocumentLimits, FenceState, Limits, Page, ReadError, Scan, Slot, WriteError,
 };
+pub(crate) use opening::init;
 use requests::{PEEKED_AT_ONCE, Requests};
 use rows::MAX_ID_BYTES;
 use std::{
@@ -124,7 +125,7 @@ impl DynamoDbStorage {
     }
 
     async fn on(client: Client, address: &Address) -> Result<Self, OpenError> {
-        config::check(&client, address).await?;
+        opening::check(&client, address).await?;
         Ok(Self::new(client, address))
     }
 
@@ -231,7 +232,7 @@ impl SysVvmStorage for DynamoDbStorage {
     }
     async fn describe(&self) -> Result<Description, ReadError> {
         let requests = self.requests()?;
-        config::describe(&requests.client, &requests.table).await.map_err(DriverError::into_read_error)
+        opening::describe(&requests.client, &requests.table).await.map_err(DriverError::into_read_error)
     }
 
     async fn close(&self) {

@@ -38,6 +38,7 @@ mod channel;
 mod config;
 mod connection;
 mod messages;
+mod opening;
 mod requests;
 mod rows;
 
@@ -53,13 +54,13 @@ use crate::{
 };
 use async_trait::async_trait;
 use config::Address;
-pub(crate) use config::init;
 use connection::{Connections, Watch};
 use ielections::{
     Document, DocumentId, DocumentLimits, FenceState, Limits, Page, ReadError, Scan, Slot, WriteError,
 };
 use messages::{TxnRequest, TxnResponse};
-use requests::Keyspace;
+pub(crate) use opening::init;
+use rows::Keyspace;
 #[cfg(feature = "testing")]
 pub use rows::decodes;
 use std::time::Duration;
@@ -85,7 +86,7 @@ impl EtcdStorage {
     /// # Cancel safety
     /// Dropped, it leaves nothing open.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
-        let (connections, keyspace) = config::open(Address::parse(url)?).await?;
+        let (connections, keyspace) = opening::open(Address::parse(url)?).await?;
         Ok(Self { connections, keyspace, watches: Watches::default() })
     }
 
@@ -203,7 +204,7 @@ impl SysVvmStorage for EtcdStorage {
     }
 
     async fn describe(&self) -> Result<Description, ReadError> {
-        config::describe(&self.connections).await.map_err(DriverError::into_read_error)
+        opening::describe(&self.connections).await.map_err(DriverError::into_read_error)
     }
 
     async fn close(&self) {

@@ -54,9 +54,11 @@
 
 mod config;
 mod connection;
+mod credential;
 mod exec;
 mod kubeconfig;
 mod names;
+mod opening;
 mod requests;
 mod rows;
 
@@ -72,10 +74,10 @@ use crate::{
 };
 use async_trait::async_trait;
 use bytes::Bytes;
-pub(crate) use config::init;
 use config::{Address, Cluster};
 use connection::Connections;
 use ielections::{Entry, ReadError, WriteError};
+pub(crate) use opening::init;
 use requests::{Watch, WatchEvent};
 #[cfg(feature = "testing")]
 pub use rows::decodes;
@@ -99,7 +101,7 @@ impl LeaseStorage {
     /// # Cancel safety
     /// Dropped, it leaves nothing open.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
-        let connections = config::open(&Address::parse(url)?).await?;
+        let connections = opening::open(&Address::parse(url)?).await?;
         Ok(Self { connections, watches: Watches::default() })
     }
 

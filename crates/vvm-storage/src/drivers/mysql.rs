@@ -49,6 +49,7 @@
 
 mod config;
 mod connection;
+mod opening;
 mod protocol;
 mod rows;
 mod statements;

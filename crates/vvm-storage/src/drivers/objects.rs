@@ -48,9 +48,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use config::Address;
 pub use config::{ObjectStoreBuilder, OpenOptions};
+use connection::Requests;
 use ielections::{ReadError, WriteError};
 use object_store::HeaderMap;
-use requests::Requests;
 use std::{
     error::Error,
     fmt::Display,

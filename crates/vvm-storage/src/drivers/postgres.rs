@@ -72,6 +72,7 @@ mod config;
 mod connection;
 mod hints;
 mod history;
+mod opening;
 mod rows;
 mod statements;
 

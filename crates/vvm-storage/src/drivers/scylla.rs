@@ -48,6 +48,7 @@
 
 mod config;
 mod connection;
+mod opening;
 mod rows;
 mod schema;
 mod statements;
@@ -66,13 +67,13 @@ use ::scylla::{
 use async_trait::async_trait;
 use config::Address;
 pub use config::OpenOptions;
-pub(crate) use config::init;
 use connection::LibraryTasksEnd;
 use futures_util::future::join_all;
 use ielections::{
     Document, DocumentId, DocumentLimits, Entropy as _, FenceState, Limits, OsEntropy, Page, ReadError, Scan,
     Slot, WriteError,
 };
+pub(crate) use opening::init;
 pub use statements::Levels;
 use statements::{MAX_PAGE, Statements};
 use std::{
@@ -102,7 +103,7 @@ impl ScyllaStorage {
     /// Dropped, it leaves nothing open.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let address = Address::parse(url)?;
-        let (statements, ending) = config::open(&address).await?;
+        let (statements, ending) = opening::open(&address).await?;
         Ok(Self::new(statements, Some(ending), address))
     }
 
@@ -139,7 +140,7 @@ impl ScyllaStorage {
         options: OpenOptions,
     ) -> Result<Self, OpenError> {
         let address = Address::of_session(&session, keyspace, options)?;
-        Ok(Self::new(config::open_on(session, &address).await?, None, address))
+        Ok(Self::new(opening::open_on(session, &address).await?, None, address))
     }
 
     fn new(statements: Statements, ending: Option<LibraryTasksEnd>, address: Address) -> Self {
@@ -261,7 +262,7 @@ impl SysVvmStorage for ScyllaStorage {
     }
     async fn describe(&self) -> Result<Description, ReadError> {
         let statements = self.statements()?;
-        config::describe(&statements.session, &self.address).await.map_err(DriverError::into_read_error)
+        opening::describe(&statements.session, &self.address).await.map_err(DriverError::into_read_error)
     }
 
     async fn close(&self) {

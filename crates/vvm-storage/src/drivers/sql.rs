@@ -12,5 +12,6 @@ pub(super) mod connection;
 pub(super) mod driver;
 pub(super) mod errors;
 pub(super) mod history;
+pub(super) mod opening;
 pub(super) mod rows;
 pub(super) mod statements;

@@ -35,7 +35,7 @@ use std::{
 };
 use vvm_clock::SystemClock;
 
-use super::{config::init_with, connection::of_credentials};
+use super::{connection::of_credentials, opening::init_with};
 
 /// Status and body. With `None` the connection is closed without an answer.
 type Answer = Option<(u16, String)>;

@@ -7,8 +7,8 @@ use super::{
         begins_with, delete, end_of, equal, put, range, read_range, stale_range,
     },
     rows::{
-        BATCH, DOCUMENT, LEADER, SEPARATOR, SETTING, WRITE, first, last_write, leadership, leadership_of,
-        slot, stored, vacancy, value,
+        BATCH, DOCUMENT, Keyspace, LEADER, SEPARATOR, SETTING, WRITE, first, last_write, leadership,
+        leadership_of, slot, stored, vacancy, value,
     },
 };
 use crate::{
@@ -22,12 +22,6 @@ use ielections::{
     Vacant,
 };
 use std::ops::Bound;
-
-#[derive(Clone, Debug)]
-pub(super) struct Keyspace {
-    prefix: Bytes,
-    identity: Bytes,
-}
 
 impl Keyspace {
     pub(super) fn new(prefix: &str) -> Self {

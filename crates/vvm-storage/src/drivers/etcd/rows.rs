@@ -7,7 +7,6 @@
 use super::{
     DecodeError,
     messages::{Event, KeyValue, RangeResponse, TxnResponse, WatchCreateRequest, end_of},
-    requests::Keyspace,
 };
 use crate::{
     key::{KEY_PREFIX_PAUSE, KEY_PREFIX_SLOT_COUNT, KEY_PREFIX_STEP_DOWN, KEY_PREFIX_VVM_LEADER, Partition},
@@ -15,6 +14,12 @@ use crate::{
 };
 use bytes::{BufMut, Bytes, BytesMut};
 use ielections::{DocumentVersion, Entry, Epoch, Incarnation, Slot, Vacant};
+
+#[derive(Clone, Debug)]
+pub(super) struct Keyspace {
+    pub(super) prefix: Bytes,
+    pub(super) identity: Bytes,
+}
 
 /// What every format of ours begins with.
 pub(super) const PROGRAM: &str = "vvm elections, format ";

@@ -1,10 +1,6 @@
 //! [`Connections`]: as many as there are requests at once, up to a limit. A request drives its own; no task does.
 
-use super::{
-    DriverError, Response,
-    config::Cluster,
-    kubeconfig::{Credential, Token},
-};
+use super::{DriverError, Response, config::Cluster, credential::Credential, kubeconfig::Token};
 use crate::{
     drivers::{
         config::unreachable,

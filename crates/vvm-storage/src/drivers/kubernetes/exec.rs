@@ -4,7 +4,7 @@
 //! a slow plug-in is not started again by each request that gave up. A credential is renewed while it is still valid,
 //! so that a plug-in that hangs delays nothing before it expires (I10). `close` kills it and waits for its end (I9).
 
-use super::kubeconfig::{Credential, pem};
+use super::credential::{Credential, pem};
 use crate::{drivers::tls::Pem, opening::OpenError};
 use data_encoding::BASE64;
 use jiff::Timestamp;

@@ -1,12 +1,14 @@
 //! One context of a kubeconfig, and the [`Credential`] of its user. A Pod's token is replaced in its file, so the file is
 //! read again.
 
-use super::exec::ExecPlugin;
+use super::{
+    credential::{Credential, pem},
+    exec::ExecPlugin,
+};
 use crate::{
-    drivers::tls::{ExpectedName, Pem, Tls},
+    drivers::tls::{ExpectedName, Tls},
     opening::OpenError,
 };
-use data_encoding::BASE64;
 use std::{
     fmt, fs,
     path::{Path, PathBuf},
@@ -172,29 +174,6 @@ impl fmt::Debug for Token {
 
 pub(super) fn unusable(path: &Path, why: impl fmt::Display) -> OpenError {
     OpenError::refused(format!("{} can't be used: {why}", path.display()))
-}
-
-/// What a request shows, and the connection that sends it.
-#[derive(Clone, PartialEq, Eq)]
-pub(super) struct Credential {
-    pub(super) token: Option<String>,
-    /// A certificate and its key, in the place of those of the kubeconfig.
-    pub(super) own: Option<(Pem, Pem)>,
-}
-
-/// A file, or the data of one, which counts if both are there.
-pub(super) fn pem(of: &Yaml, folder: &Path, name: &str) -> Result<Option<Pem>, String> {
-    let data = format!("{name}-data");
-    match (of[&*data].as_str(), of[name].as_str()) {
-        (Some(encoded), _) => {
-            let decoded = BASE64.decode(encoded.trim().as_bytes());
-            decoded
-                .map(|pem| Some(Pem::Data(pem, data.clone())))
-                .map_err(|_| format!("its {data} is not base64"))
-        }
-        (None, Some(path)) => Ok(Some(Pem::File(folder.join(path)))),
-        (None, None) => Ok(None),
-    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,10 @@
 //!
 //! One message has one or several statements, and the server carries them out in order up to the first that fails.
 
-use super::{ServerError, rows::Fields};
+use super::{
+    ServerError,
+    rows::{Fields, malformed},
+};
 use crate::drivers::{
     connection::Stream,
     sql::{
@@ -12,7 +15,7 @@ use crate::drivers::{
 };
 use aws_lc_rs::digest::{Algorithm, SHA1_FOR_LEGACY_USE_ONLY, SHA256, digest};
 use std::{
-    fmt, io,
+    fmt,
     pin::Pin,
     task::{Context, Poll},
 };
@@ -276,10 +279,6 @@ impl fmt::Debug for Wire {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("Wire")
     }
-}
-
-pub(super) fn malformed(what: &str) -> DriverError {
-    DriverError::Broken(io::Error::new(io::ErrorKind::InvalidData, format!("the server answers with {what}")))
 }
 
 /// The begin of a login, which is also the request for TLS.

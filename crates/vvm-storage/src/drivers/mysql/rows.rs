@@ -1,7 +1,11 @@
 //! How values and rows are read from packets.
 
-use super::protocol::malformed;
 use crate::drivers::sql::errors::DriverError;
+use std::io;
+
+pub(super) fn malformed(what: &str) -> DriverError {
+    DriverError::Broken(io::Error::new(io::ErrorKind::InvalidData, format!("the server answers with {what}")))
+}
 
 /// The fields of a packet, and the values of a row.
 pub(super) struct Fields<'packet>(pub(super) &'packet [u8]);

@@ -6,7 +6,6 @@
 use super::{
     Response,
     config::{Address, ObjectStoreBuilder, Platform},
-    requests::Requests,
     rows::Names,
     unusable_credentials,
 };
@@ -29,6 +28,7 @@ use std::{
     env, fs, io,
     str::FromStr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 use vvm_clock::SystemClock;
 
@@ -71,6 +71,15 @@ const OF_AZURE: &[&str] = &[
 
 /// Google's own address. A file of credentials may name another, which is not used.
 const GOOGLE: &str = "https://storage.googleapis.com";
+
+#[derive(Clone, Debug)]
+pub(super) struct Requests {
+    pub(super) store: Arc<dyn ObjectStore>,
+    pub(super) platform: Platform,
+    pub(super) names: Names,
+    pub(super) clock: SystemClock,
+    pub(super) timeout: Duration,
+}
 
 pub(super) fn connect(address: &Address) -> Result<Requests, OpenError> {
     connect_with(address, |name| env::var(name).ok())

@@ -5,7 +5,7 @@
 //! writer replaces an object again and again beside readers: a server that keeps content and tag apart shows
 //! the content of one write with the tag of the next one.
 
-use super::{DriverError, config::Address, requests::Requests};
+use super::{DriverError, config::Address, connection::Requests};
 use crate::{
     cells::{CellCondition, CellWrite, Tag},
     opening::OpenError,

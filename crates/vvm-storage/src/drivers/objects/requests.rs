@@ -3,8 +3,7 @@
 use super::{
     DriverError, Response,
     config::Platform,
-    connection::{RequestOutcome, Trace},
-    rows::Names,
+    connection::{RequestOutcome, Requests, Trace},
 };
 use crate::{
     cells::{Cell, CellCondition, CellWrite, Tag},
@@ -17,20 +16,10 @@ use object_store::{
     Attribute, Attributes, Extensions, GetOptions, ObjectStore, PutMode, PutOptions, UpdateVersion,
     path::Path,
 };
-use std::{sync::Arc, time::Duration};
-use vvm_clock::{Clock as _, DisplayDuration, SystemClock};
+use vvm_clock::{Clock as _, DisplayDuration};
 
 /// More objects are not listed: ten requests, for 2,500 names with one slot.
 const MAX_LISTED_OBJECTS: usize = 10_000;
-
-#[derive(Clone, Debug)]
-pub(super) struct Requests {
-    pub(super) store: Arc<dyn ObjectStore>,
-    pub(super) platform: Platform,
-    pub(super) names: Names,
-    pub(super) clock: SystemClock,
-    pub(super) timeout: Duration,
-}
 
 #[derive(Debug)]
 pub(super) struct ReadAnswer {
@@ -195,7 +184,9 @@ mod tests {
         objects::{config::Address, connection},
         tests::{self as scripted, Scripted},
     };
+    use std::sync::Arc;
     use std::{net::TcpListener, sync::Mutex};
+    use vvm_clock::SystemClock;
 
     async fn server(answer: Option<String>) -> Scripted {
         Scripted::start(move |_| answer.clone()).await

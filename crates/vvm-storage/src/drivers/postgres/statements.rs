@@ -14,9 +14,9 @@ use crate::{
     drivers::{
         fail_over::EPOCHS_OF_A_FAIL_OVER,
         sql::{
-            config::FORMAT,
             errors::DriverError,
             history::{ADOPTED, ComparedHistory, Lineage, nanos},
+            opening::FORMAT,
             rows::to_hex,
             statements::{Statements, condition, is_led, setting},
         },

@@ -1,27 +1,24 @@
 //! The folder of a database: created at the first opening, checked at each.
 
-use super::{SEGMENT_BYTES, connection::Database};
 use crate::{opening::OpenError, sysvvm::Provenance};
 use std::{
     fs::{self, File},
     io,
     path::{Path, PathBuf},
-    thread,
     time::Duration,
 };
-use vvm_clock::SystemClock;
 
 /// How long opening waits for the folder's lock, which a handle of this process may just be giving up.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
+pub(super) const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
-const POLL: Duration = Duration::from_millis(10);
+pub(super) const POLL: Duration = Duration::from_millis(10);
 
 /// Enough for some ten thousand slots; sled's default is 1 GB.
-const CACHE_BYTES: u64 = 16 << 20;
+pub(super) const CACHE_BYTES: u64 = 16 << 20;
 
 pub(crate) const DATA: &str = "db";
 
-const CONFIGURATION: &str = "conf";
+pub(super) const CONFIGURATION: &str = "conf";
 
 /// The key of the format of the cells. Keys of the library begin with 1 to 4.
 const FORMAT_KEY: &[u8] = b"\0vvm format";
@@ -52,50 +49,13 @@ pub(super) fn prepare(path: &Path) -> Result<(PathBuf, Provenance), OpenError> {
     Ok((folder, if is_empty { Provenance::Created } else { Provenance::Existing }))
 }
 
-/// Waits for the lock while a caller is left.
-pub(super) fn open_folder(folder: PathBuf, is_cancelled: &dyn Fn() -> bool) -> Result<Database, OpenError> {
-    let give_up_at = SystemClock::read().after(LOCK_TIMEOUT);
-    let configuration = sled::Config::new()
-        .path(&folder)
-        .segment_size(SEGMENT_BYTES)
-        .cache_capacity(CACHE_BYTES)
-        .flush_every_ms(None);
-    let cells = loop {
-        match configuration.open() {
-            Ok(cells) => break cells,
-            Err(_) if is_held(&folder) => {
-                if SystemClock::read() >= give_up_at || is_cancelled() {
-                    return Err(OpenError::passing(format!(
-                        "another process uses {}, and only one at a time can: end it, or let them share a file \
-                         (`sqlite:/var/lib/vvm/elections.db`)",
-                        folder.display()
-                    )));
-                }
-                thread::park_timeout(POLL);
-            }
-            Err(cause) => return Err(of_sled(&folder, cause)),
-        }
-    };
-    check_format(&folder, &cells)?;
-    let data = File::open(folder.join(DATA)).map_err(|cause| of_system(&folder, &cause))?;
-    let database = Database { cells, data, folder };
-    let folder = &database.folder;
-    // Also what a killed process has written and not synced: a read shows it from now on.
-    database.sync().map_err(|cause| of_sled(folder, cause))?;
-    for created in [&*folder.join(CONFIGURATION), folder, folder.parent().unwrap_or(folder)] {
-        let synced = File::open(created).and_then(|created| created.sync_all());
-        synced.map_err(|cause| of_system(created, &cause))?;
-    }
-    Ok(database)
-}
-
 /// Whether another process or handle has locked the data file. sled's error tells it only as text.
-fn is_held(folder: &Path) -> bool {
+pub(super) fn is_held(folder: &Path) -> bool {
     let tried = File::open(folder.join(DATA)).map(|data| data.try_lock());
     matches!(tried, Ok(Err(fs::TryLockError::WouldBlock)))
 }
 
-fn check_format(folder: &Path, cells: &sled::Db) -> Result<(), OpenError> {
+pub(super) fn check_format(folder: &Path, cells: &sled::Db) -> Result<(), OpenError> {
     match cells.get(FORMAT_KEY).map_err(|cause| of_sled(folder, cause))? {
         Some(format) if *format == *FORMAT => Ok(()),
         Some(found) => Err(OpenError::refused(format!(
@@ -117,11 +77,11 @@ fn of_another_program(folder: &Path) -> OpenError {
     ))
 }
 
-fn of_system(path: &Path, cause: &io::Error) -> OpenError {
+pub(super) fn of_system(path: &Path, cause: &io::Error) -> OpenError {
     OpenError::refused(format!("{} can't be opened: {cause}", path.display()))
 }
 
-fn of_sled(folder: &Path, cause: sled::Error) -> OpenError {
+pub(super) fn of_sled(folder: &Path, cause: sled::Error) -> OpenError {
     match cause {
         sled::Error::Io(cause) => of_system(folder, &cause),
         sled::Error::Corruption { .. } => {

@@ -1,6 +1,12 @@
 //! The thread that owns an open folder, and the jobs that it carries out for all handles on it.
 
-use super::config::{open_folder, prepare};
+use super::{
+    SEGMENT_BYTES,
+    config::{
+        CACHE_BYTES, CONFIGURATION, DATA, LOCK_TIMEOUT, POLL, check_format, is_held, of_sled, of_system,
+        prepare,
+    },
+};
 use crate::{
     cells::{Cell, CellCondition, CellWrite, Tag},
     drivers::database_thread::DatabaseThread,
@@ -15,8 +21,10 @@ use std::{
     fs::File,
     path::{Path, PathBuf},
     sync::{Arc, Weak},
+    thread,
 };
 use tokio::sync::{Mutex, mpsc, oneshot};
+use vvm_clock::SystemClock;
 
 /// How many calls may wait for the thread. Further ones wait for room: memory stays bounded (I11), and a burst of a
 /// thousand slots fits.
@@ -55,6 +63,43 @@ impl Job {
             Self::Wait { answer } => answer.is_closed(),
         }
     }
+}
+
+/// Waits for the lock while a caller is left.
+pub(super) fn open_folder(folder: PathBuf, is_cancelled: &dyn Fn() -> bool) -> Result<Database, OpenError> {
+    let give_up_at = SystemClock::read().after(LOCK_TIMEOUT);
+    let configuration = sled::Config::new()
+        .path(&folder)
+        .segment_size(SEGMENT_BYTES)
+        .cache_capacity(CACHE_BYTES)
+        .flush_every_ms(None);
+    let cells = loop {
+        match configuration.open() {
+            Ok(cells) => break cells,
+            Err(_) if is_held(&folder) => {
+                if SystemClock::read() >= give_up_at || is_cancelled() {
+                    return Err(OpenError::passing(format!(
+                        "another process uses {}, and only one at a time can: end it, or let them share a file \
+                         (`sqlite:/var/lib/vvm/elections.db`)",
+                        folder.display()
+                    )));
+                }
+                thread::park_timeout(POLL);
+            }
+            Err(cause) => return Err(of_sled(&folder, cause)),
+        }
+    };
+    check_format(&folder, &cells)?;
+    let data = File::open(folder.join(DATA)).map_err(|cause| of_system(&folder, &cause))?;
+    let database = Database { cells, data, folder };
+    let folder = &database.folder;
+    // Also what a killed process has written and not synced: a read shows it from now on.
+    database.sync().map_err(|cause| of_sled(folder, cause))?;
+    for created in [&*folder.join(CONFIGURATION), folder, folder.parent().unwrap_or(folder)] {
+        let synced = File::open(created).and_then(|created| created.sync_all());
+        synced.map_err(|cause| of_system(created, &cause))?;
+    }
+    Ok(database)
 }
 
 /// The open folders of this process: sled can't open one twice, so handles share it.

@@ -1,10 +1,10 @@
 //! The verbs: each one message, sent once. A refusal, and the first message after a fail-over, is followed by another.
 
 use super::{
-    config::{self, Opening},
     connection::ConnectionPool,
     errors::{DecodeError, DriverError},
     history::{Clocks, ComparedHistory, Lineage},
+    opening::{self, Opening},
     rows::{self, Row, StatementResults},
     statements,
 };
@@ -58,7 +58,7 @@ impl<S: Driver> SqlStorage<S, S::Session> {
     }
 
     pub(in crate::drivers) async fn opened_on(server: S) -> Result<Self, OpenError> {
-        let (connections, shown) = config::open(server).await?;
+        let (connections, shown) = opening::open(server).await?;
         let clocks = Clocks::default();
         clocks.seen(connections.clock(), shown.server_time);
         Ok(Self { connections, history: Mutex::new(shown.adopted), clocks })
@@ -67,7 +67,7 @@ impl<S: Driver> SqlStorage<S, S::Session> {
     /// Creates what is missing, and raises the bound of TTLs if the URL has a larger one. Many may do so at once.
     pub(crate) async fn init(url: &str) -> Result<(), OpenError> {
         let connections = ConnectionPool::new(S::at(url)?)?;
-        let created = config::create(&connections).await;
+        let created = opening::create(&connections).await;
         connections.close().await;
         created
     }
@@ -392,7 +392,7 @@ impl<S: Driver> SysVvmStorage for SqlStorage<S, S::Session> {
     }
 
     async fn describe(&self) -> Result<Description, ReadError> {
-        config::describe(&self.connections).await.map_err(DriverError::into_read_error)
+        opening::describe(&self.connections).await.map_err(DriverError::into_read_error)
     }
 
     async fn shown_ages(&self, at: &[Partition]) -> Result<Vec<Option<Duration>>, ReadError> {
