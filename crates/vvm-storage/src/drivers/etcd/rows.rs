@@ -6,7 +6,7 @@
 
 use super::{
     DecodeError,
-    messages::{Event, KeyValue, RangeResponse, TxnResponse, WatchCreateRequest, end_of},
+    messages::{Event, KeyValue, RangeResponse, WatchCreateRequest, end_of},
 };
 use crate::{
     key::{KEY_PREFIX_PAUSE, KEY_PREFIX_SLOT_COUNT, KEY_PREFIX_STEP_DOWN, KEY_PREFIX_VVM_LEADER, Partition},
@@ -42,7 +42,7 @@ pub(super) const SETTING: u8 = b's';
 #[cfg(feature = "testing")]
 pub fn decodes(bytes: &[u8]) -> bool {
     let keyspace = Keyspace::new("vvm/").known_by(Bytes::from_static(b"own"));
-    let answer = |bytes: &[u8]| <TxnResponse as prost::Message>::decode(bytes).ok();
+    let answer = |bytes: &[u8]| <super::messages::TxnResponse as prost::Message>::decode(bytes).ok();
     let is_peek = answer(bytes).is_some_and(|answer| keyspace.peeked(answer).is_ok());
     is_peek | answer(bytes).is_some_and(|answer| keyspace.fence(answer).is_ok())
 }
@@ -139,7 +139,10 @@ impl Keyspace {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::DriverError, *};
+    use super::{
+        super::{DriverError, messages::TxnResponse},
+        *,
+    };
     use ielections::DocumentId;
     use proptest::prelude::*;
 
