@@ -123,8 +123,7 @@ struct Guarding {
 pub struct SupervisorEnd {
     /// The containment that was in force.
     pub level: Level,
-    /// How its process ended. `None` if a thread of it hangs in the kernel: it was left behind, after it had
-    /// finished and disarmed its deadline.
+    /// How its process ended. `None` if it had finished, and was left behind with a thread that hangs in the kernel.
     pub supervisor: Option<processes::ProcessEnd>,
     /// When it was reaped or left behind.
     pub reaped_at: Instant,

@@ -1,7 +1,6 @@
-//! The keeper: parent of the command and of all processes that it leaves behind, and the only one to reap
-//! them. It is a sub-reaper between supervisor and command, or process 1 of the command's namespace. It kills
-//! by order, and when supervisor or guardian are gone. It sends [`Gone`](FromKeeper::Gone) when no descendant
-//! and no member of the control group is left (I6).
+//! The keeper: parent and only reaper of the command and of all processes that it leaves behind. It is a sub-reaper
+//! between supervisor and command, or process 1 of the command's namespace. It kills by order, and when supervisor or
+//! guardian is gone. It sends [`Gone`](FromKeeper::Gone) when no descendant and no group member is left (I6).
 
 use crate::{
     containment::{Containment, Level},

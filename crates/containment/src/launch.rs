@@ -224,8 +224,7 @@ pub enum HelperError {
     System(Errno),
 }
 
-/// The variables by which a keeper gets the lines, and a shell its own: every user can read arguments of
-/// processes, but not their environment.
+/// Variables with a keeper's lines, and with a shell's: every user can read a process's arguments, not its environment.
 const PRE_STOP: &str = "VVM_KEEPER_PRE_STOP";
 const CHECK: &str = "VVM_KEEPER_CHECK";
 const LINE: &str = "VVM_KEEPER_LINE";

@@ -55,8 +55,7 @@ impl<Out: Message, In: Message> Link<Out, In> {
         Self { socket, messages: PhantomData }
     }
 
-    /// Never blocks. Fails with `AGAIN` if the other end has not received for long, with `PIPE` if it is gone. Nothing was
-    /// sent then.
+    /// Never blocks. Sends nothing and fails with `AGAIN` if the other end lags far behind, with `PIPE` if it is gone.
     pub(crate) fn send(&self, message: &Out) -> rustix::io::Result<()> {
         self.send_with(message, &[])
     }

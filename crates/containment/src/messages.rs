@@ -133,8 +133,7 @@ pub enum Helper {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ToKeeper {
-    /// The first message: start the command. It carries the command's standard input, a descriptor of the
-    /// guardian's process, and the folder of the command's control group, if it has one.
+    /// The first message: start the command. It carries the descriptors that [`ToSupervisor::Begin`] carries.
     Begin {
         /// The process group that the command shall join; `None` for a new one.
         group: Option<Pid>,

@@ -1,7 +1,6 @@
 //! A PID namespace for a command. The kernel kills everything in it when its process 1 ends. The process that makes it
-//! ([`outside_main`]) is a child of the supervisor and can't enter it; only its children can: it stays outside, and
-//! ends with the supervisor or with process 1. Process 1 ([`init_main`]) is a keeper of everything in it, and ends with
-//! the supervisor.
+//! ([`outside_main`]) is a child of the supervisor. Only its children enter the namespace: it stays outside, and ends
+//! with the supervisor or with process 1. Process 1 ([`init_main`]) is the keeper, and ends with the supervisor.
 
 use crate::{
     keeper::{self, Group, KeeperTask, Scope},
@@ -78,8 +77,7 @@ pub(crate) fn outside_main(arguments: &[OsString]) -> Result<ExitCode, StageErro
 
 fn start_init(arguments: &[OsString]) -> Result<(Signals, Child), NamespaceRefusal> {
     let at = |step| move |cause: io::Error| NamespaceRefusal::of_system(step, &cause);
-    // A terminal signals the group of this process, and a service manager every process. The supervisor forwards those
-    // signals to the command. They are caught, not ignored, because children would inherit that.
+    // Signals are caught, not ignored, as in the keeper. A terminal signals the group of this process, too.
     let signals = Signals::catch_all(true).map_err(at(SetupStep::Link))?;
     // This process ends with the supervisor, and process 1 with this process.
     set_parent_process_death_signal(Some(Signal::KILL))
@@ -173,12 +171,11 @@ fn serve(
         let _ = link.send(&FromKeeper::Ready);
         return Ok(());
     };
-    // When the process outside ends, as it does with the supervisor, the kernel kills this one and everything here.
-    //
-    // The supervisor takes the end of that process without `Ready` for the proof that nothing runs (I6). If it has
-    // ended before the call, this process has another parent now, and starts nothing. If it ends after, the kernel
-    // queues KILL here before the supervisor can see the end (exit_notify). This process then finishes the system call
-    // that it is in, which may be that of `Ready`, and never comes to the one that starts the command.
+    // When the process outside ends, as it does with the supervisor, the kernel kills this one and everything here. The
+    // supervisor takes the end of that process without `Ready` for the proof that nothing runs (I6). If it has ended
+    // before the call, this process has another parent now, and starts nothing. If it ends after, the kernel queues
+    // KILL here before the supervisor can see the end (exit_notify). This process then finishes the system call that it
+    // is in, which may be that of `Ready`, and never comes to the one that starts the command.
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|errno| NamespaceRefusal { step: SetupStep::Link, errno })?;
     let stat =

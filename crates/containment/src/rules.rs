@@ -113,8 +113,8 @@ impl KeeperRules {
         self.killing
     }
 
-    /// Whether nothing is left (I6). As a sub-reaper, or process 1, a process without a child has no descendant.
-    /// A member of the control group that is none can start none.
+    /// Whether nothing is left (I6). As a sub-reaper, or process 1, a process without a child has no descendant. A
+    /// member of the control group that is no descendant can start none.
     pub fn is_over(is_childless: bool, has_no_member: impl FnOnce() -> bool) -> bool {
         is_childless && has_no_member()
     }
@@ -130,8 +130,7 @@ pub fn is_proven(was_ready: bool, said_gone: bool) -> bool {
 /// The time after the supervisor's deadline: twice that of its second layer, so that its end can still be logged.
 pub(crate) const BEHIND_THE_SUPERVISOR: Duration = SECOND_LAYER_BEHIND.saturating_mul(2);
 
-/// How long a supervisor that has finished may take to end, and as long again after it is killed. Only a
-/// thread that hangs in a system call takes longer.
+/// How long a finished supervisor may take to end, and again once killed. Only a hang in a system call takes longer.
 pub(crate) const ENDS_WITHIN: Duration = Duration::from_secs(2);
 
 /// When a guardian kills, and whether it may end before its supervisor.
@@ -169,8 +168,7 @@ impl GuardianRules {
         self.kill_at.is_some() && self.deadline.is_none()
     }
 
-    /// Whether it is proven that nothing is left (I6): it has reaped all, the supervisor among them, and the control
-    /// group, if there is one, could be removed.
+    /// Whether it is proven that nothing is left (I6): all is reaped, the supervisor too, and any group is removed.
     pub fn is_proven(left_behind: bool, is_dissolved: bool) -> bool {
         is_dissolved && !left_behind
     }

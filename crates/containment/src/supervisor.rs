@@ -73,8 +73,7 @@ impl Supervisor {
 pub struct Guardian(Arc<Link<ToGuardian, ToSupervisor>>);
 
 impl Guardian {
-    /// Sends a note to the guardian's caller. Never blocks. The note is lost if the guardian has not read its
-    /// messages for long, or is gone.
+    /// Sends a note to the guardian's caller. Never blocks. A note is lost if the guardian lags far behind, or is gone.
     pub fn note(&self, note: DeathNotice) {
         let _ = self.0.send(&ToGuardian::Note(note));
     }
@@ -126,9 +125,8 @@ impl Trigger for GuardedTrigger {
     fn set_earliest(&self, earliest: Option<(Instant, &Subject)>) -> io::Result<()> {
         self.system.set_earliest(earliest)?;
         let deadline = earliest.map(|(at, _)| at);
-        // If the link is full, the message is lost, and the guardian keeps its previous deadline. If that is
-        // earlier, the guardian counts as gone once it has passed. If it is later, the system's timers and
-        // the keeper still act at the new one (I4).
+        // If the link is full, the guardian keeps its previous deadline. If that is earlier, the guardian counts as
+        // gone once it has passed. If it is later, the system's timers and the keeper still act at the new one (I4).
         self.guardian.deadline(deadline);
         self.deadline.send_replace(deadline);
         Ok(())

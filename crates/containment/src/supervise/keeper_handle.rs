@@ -158,8 +158,7 @@ impl KeeperHandle {
         self.gone.map(|ended| if proven { Ok(()) } else { Err(UnprovenKeeperEnd(ended)) })
     }
 
-    /// Waits for a message or the keeper's end, and forwards the deadline meanwhile.
-    /// May be dropped and called again at will: messages are kept.
+    /// Waits for a message or the keeper's end, and forwards the deadline meanwhile. Cancel safe: messages are kept.
     pub(crate) async fn changed(&mut self) {
         let process = Arc::clone(&self.process);
         tokio::select! {
@@ -255,8 +254,7 @@ pub(crate) struct ChildKeeper {
 }
 
 impl ChildKeeper {
-    /// Returns the keeper `child`, to which nothing was sent yet.
-    /// Fails if the process is out of descriptors. The keeper has ended then, and is reaped.
+    /// Returns the keeper `child`, to which nothing was sent yet. Fails without descriptors: then the keeper is reaped.
     pub(crate) fn new(
         mut child: Child,
         link: Link<ToKeeper, FromKeeper>,
