@@ -205,8 +205,7 @@ impl Alarm {
         debug_assert!(outcome.is_ok(), "{outcome:?}");
     }
 
-    /// Waits until the alarm goes off, which it does once for each setting. May return early: the caller
-    /// compares the clock with its deadline.
+    /// Waits until the alarm goes off, once for each setting. May return early: compare the clock with the deadline.
     pub fn wait(&self) {
         let mut expirations = [0_u8; 8];
         while rustix::io::read(&self.0, &mut expirations) == Err(Errno::INTR) {}

@@ -60,8 +60,7 @@ struct SharedSet {
 #[derive(Default)]
 struct Set {
     deadlines: Slab<Deadline>,
-    /// Contains the current place of each deadline. Outdated places, of deadlines that moved or ended, stay
-    /// until they are the first or too many.
+    /// Each deadline's place. Outdated ones, of deadlines that moved or ended, stay until they are first or too many.
     order: DeadlineOrder,
     triggered: Option<DeadlineEntry>,
 }
@@ -86,8 +85,7 @@ pub struct ArmedDeadline {
 static NEXT_GENERATION: AtomicU64 = AtomicU64::new(0);
 
 impl Deadman {
-    /// Returns a set that passes its earliest deadline to `trigger`. Two sets must not share a trigger,
-    /// because each would overwrite the other's deadline.
+    /// Returns a set that passes its earliest deadline to `trigger`. Another set on this trigger would overwrite it.
     pub fn with_trigger(trigger: Arc<dyn Trigger>) -> Self {
         Self(Arc::new(SharedSet { trigger, set: Mutex::new(Set::default()) }))
     }
@@ -113,11 +111,10 @@ impl Deadman {
         Ok(ArmedDeadline { id, generation })
     }
 
-    /// Moves deadlines later. Call it only for renewals that the storage has confirmed (I3, I4). A batch
-    /// takes one lock and calls the trigger at most once.
-    ///
-    /// It ignores an instant that is not later, and every instant for a deadline that has passed or was
-    /// [tightened](Self::tighten). `batch` is iterated under the lock, and must not call the set.
+    /// Moves deadlines later. Call it only for renewals that the storage has confirmed (I3, I4). A batch takes one lock
+    /// and calls the trigger at most once. It ignores an instant that is not later, and every instant for a deadline
+    /// that has passed or was [tightened](Self::tighten). `batch` is iterated under the lock, and must not call the
+    /// set.
     pub fn confirm<'armed>(&self, batch: impl IntoIterator<Item = (&'armed ArmedDeadline, Instant)>) {
         let mut set = self.lock();
         let now = self.now();

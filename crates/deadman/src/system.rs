@@ -29,9 +29,8 @@ pub const EXIT_STATUS: i32 = 80;
 /// executes its next instruction, but the system call may still take effect. The fence refuses such writes (I2).
 ///
 /// # Fork and exec
-/// A forked child has neither the thread nor the timer, so do not lead in one. `exec` removes both, so release every
-/// leadership before it. The trigger does not end child processes. Contain them by other means: a parent-death signal
-/// or a PID namespace.
+/// A forked child has neither thread nor timer, so do not lead in one. `exec` removes both: release every leadership
+/// before. The trigger does not end child processes: contain them by a parent-death signal or a PID namespace.
 ///
 /// # Dropping
 /// If a deadline is armed, both layers remain, and act (I4). Otherwise the thread is joined and the timer deleted (I9).

@@ -82,8 +82,7 @@ impl Ended {
     }
 }
 
-/// Checks that the first layer ended the process. The second one acts first only if the machine delays the
-/// first one by [`SECOND_LAYER_BEHIND`].
+/// Checks that the first layer ended the process, unless the machine delayed it by [`SECOND_LAYER_BEHIND`].
 fn assert_ended_by_thread(attempt: &Attempt, ended: &Ended) -> Result<(), Late> {
     let took = ended.died.since(ended.deadline);
     if ended.is_killed() {

@@ -1,7 +1,6 @@
-//! [`KernelTimer`]: a POSIX timer on the clock that counts suspend, whose signal is SIGKILL.
-//!
-//! It needs no thread, processor time or memory of the process. Measured: idle, stopped, spinning, with all
-//! signals blocked, and in a frozen cgroup, the process is dead within 1 ms of the deadline.
+//! [`KernelTimer`]: a POSIX timer on the clock that counts suspend, whose signal is SIGKILL. It needs no thread,
+//! processor time or memory of the process. Measured: idle, stopped, spinning, with all signals blocked, and in a
+//! frozen cgroup, the process is dead within 1 ms of the deadline.
 
 use std::{io, mem::MaybeUninit, ptr};
 use vvm_clock::Instant;
@@ -10,9 +9,7 @@ const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
 /// A timer that kills this process: the second layer of [`SystemTrigger`](super::SystemTrigger), and enough for a
 /// process of one thread. A forked child does not inherit the timer and must not use this value. `exec` deletes it.
-///
-/// # Dropping
-/// An armed timer remains, and kills (I4). An unarmed one is deleted (I9).
+/// When an armed one is dropped, it remains, and kills (I4). An unarmed one is deleted (I9).
 #[derive(Debug)]
 pub struct KernelTimer(libc::timer_t);
 
@@ -24,12 +21,9 @@ unsafe impl Send for KernelTimer {}
 unsafe impl Sync for KernelTimer {}
 
 impl KernelTimer {
-    /// Returns a timer that is not set.
-    ///
-    /// # Errors
-    /// [`io::ErrorKind::Unsupported`] in process 1 of a PID namespace, which ignores its own SIGKILL timer
-    /// (measured). Otherwise the kernel's error: too many timers (they count as pending
-    /// signals, `ulimit -i`), or a sandbox that forbids them.
+    /// Returns a timer that is not set. Fails with [`io::ErrorKind::Unsupported`] in process 1 of a PID namespace,
+    /// which ignores its own SIGKILL timer (measured). Otherwise with the kernel's error: too many timers (they count
+    /// as pending signals, `ulimit -i`), or a sandbox that forbids them.
     pub fn new() -> io::Result<Self> {
         if is_init() {
             let why = "process 1 of a PID namespace ignores its own kill timer: start it under an init";
@@ -45,9 +39,8 @@ impl KernelTimer {
         Ok(Self(timer))
     }
 
-    /// Sets the instant at which the kernel kills this process; `None` means never. An instant that has passed kills at
-    /// once. Makes one system call. The kernel documents no error for an existing timer (timer_settime(2)); after one,
-    /// the previous setting is in force.
+    /// Has the kernel kill this process at an instant, by one system call; `None` means never. A past one kills at
+    /// once. The kernel documents no error for an existing timer (timer_settime(2)); one would keep the former setting.
     pub fn set(&self, at: Option<Instant>) -> io::Result<()> {
         // Zero would disarm. The first nanosecond after boot is in the past, too.
         let nanos = at.map_or(0, |at| at.as_nanos().max(1));
