@@ -32,11 +32,9 @@ use std::{
     time::Duration,
 };
 
-/// Elections and documents on a [`CellStorage`].
-///
-/// A slot's record, epoch, count of batches and documents are one value, so every write is one conditional
-/// write. A renewal costs one request, and so does a claim: the value that it replaces is known, from the
-/// write or the look before it. A claim that is refused reads.
+/// Elections and documents on a [`CellStorage`]: a slot's record, epoch, count of batches and documents are one value,
+/// so every write is one conditional write. A renewal costs one request, and so does a claim: the value that it
+/// replaces is known, from the write or the look before it. A claim that is refused reads.
 ///
 /// **An absent cell of a name that was used before is not vacant.** Settling a name creates the cells of all
 /// its slots first. So a cell that is absent later was deleted, by hand or by a rule of the bucket, and its
@@ -49,8 +47,7 @@ use std::{
 #[derive(Debug)]
 pub struct Cells<C> {
     storage: C,
-    /// The cells that this handle wrote last, and the vacant ones that it saw last. They compose the next write, and
-    /// never answer.
+    /// The cells that this handle wrote last, and vacant ones that it saw last: they compose writes, never an answer.
     known: Mutex<HashMap<Partition, CachedCell>>,
     placeholders: Placeholders,
     history: HighWaterMarks,
@@ -101,8 +98,7 @@ impl<C: CellStorage> Cells<C> {
         Self { storage, known: Mutex::default(), placeholders, history: HighWaterMarks::default() }
     }
 
-    /// As [`new`](Self::new), for a process that only looks: it writes no placeholder, and shows one where a
-    /// candidate would write it.
+    /// As [`new`](Self::new), for a process that only looks: it shows a placeholder where a candidate would write one.
     pub fn to_look(storage: C) -> Self {
         Self { placeholders: Placeholders::new(false), ..Self::new(storage) }
     }

@@ -1,7 +1,6 @@
-//! The value of a cell: a line of JSON, then the bodies of the documents, one after the other.
-//!
-//! No value of a cell repeats: versions and the count of batches only rise, and an epoch is released once. So a digest
-//! of the content is a sound tag.
+//! The value of a cell: a line of JSON, then the bodies of the documents, one after the other. No value of a cell
+//! repeats, since versions and the count of batches only rise, and an epoch is released once: a digest of the content
+//! is a sound tag.
 
 use crate::{
     document_set::DocumentSet,

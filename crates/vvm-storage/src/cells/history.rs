@@ -1,7 +1,6 @@
-//! What a handle has seen and written: a storage that shows an earlier state is refused from then on.
-//!
-//! A server that loses an acknowledged write, or accepts two under one condition, then shows a state from before one
-//! that this handle knows. No leadership is safe on it. An absent record proves nothing: people delete records, too.
+//! What a handle has seen and written: a storage that shows an earlier state is refused from then on. A server that
+//! loses an acknowledged write, or accepts two under one condition, then shows a state from before one that this handle
+//! knows. No leadership is safe on it. An absent record proves nothing: people delete records, too.
 
 use super::content::{Origin, SlotCell};
 use crate::key::Partition;
@@ -85,8 +84,7 @@ impl HighWaterMarks {
         self.mark(at)?.epoch
     }
 
-    /// Notes a state that was shown or written, by a call that was sent when `before` was known. Fails if it is an
-    /// earlier one.
+    /// Notes a state that was shown or written, by a call sent when `before` was known. Fails if it is earlier.
     pub(super) fn note(
         &self,
         at: &Partition,

@@ -1,5 +1,4 @@
-//! [`Memory`]: what a handle knows, taken out of it and put into another one. So a check can run the calls of a handle
-//! from any state.
+//! [`Memory`]: what a handle knows, to be put into another one. So a check can run calls of a handle from any state.
 
 use super::{
     CachedCell, CellStorage, Cells,

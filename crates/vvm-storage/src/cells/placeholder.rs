@@ -92,14 +92,11 @@ impl CachedCell {
 }
 
 impl<C: CellStorage> Cells<C> {
-    /// Reads a slot as a candidate must see it; linearizable.
-    ///
-    /// The cell of a name that was used before is never absent by itself: it was deleted, and its leader may still
-    /// work. An absence has no version, so nothing could be observed. So the first candidate that finds it writes a
-    /// placeholder, only if the cell is still absent. From then on observation and conditional writes decide, as over
-    /// the record of a dead leader (I5). Its epoch exceeds all that this handle knows (I2).
-    ///
-    /// Dropped, the placeholder may be written, even later, but only while the cell is absent.
+    /// Reads a slot as a candidate must see it; linearizable. An absence has no version, so nothing could be observed:
+    /// the first candidate that finds the cell of a used name absent writes a placeholder, only if the cell is still
+    /// absent. From then on observation and conditional writes decide, as over the record of a dead leader (I5). Its
+    /// epoch exceeds all that this handle knows (I2). Dropped, the placeholder may be written, even later, but only
+    /// while the cell is absent.
     pub(super) async fn read_or_place(&self, at: &Partition) -> Result<CachedCell, ReadError> {
         for _ in 0..ATTEMPTS {
             let mut known = self.read_cell(at).await?;
@@ -152,8 +149,7 @@ impl<C: CellStorage> Cells<C> {
         Ok(Some((setting, tag)))
     }
 
-    /// Stores that records of this name may have `ttl`, before one has. Without an effect for a name that is
-    /// not settled.
+    /// Stores that records of this name may have `ttl`, before one has. Has no effect for a name that is not settled.
     pub(super) async fn allow_ttl(&self, slot: &Partition, ttl: Duration) -> Result<(), WriteError> {
         let Some(at) = key::setting_of_slot(slot) else { return Ok(()) };
         if lock(&self.placeholders.ttls).get(&at).is_some_and(|longest| ttl <= longest.stored) {

@@ -10,14 +10,12 @@ use std::{fmt::Debug, sync::Arc, time::Duration};
 /// What a [`CellStorage`] can carry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CellLimits {
-    /// The shortest TTL that the storage's round trips leave room for: ten times an ordinary slow write of a
-    /// full cell, or more.
+    /// The shortest TTL that round trips leave room for: ten times an ordinary slow write of a full cell, or more.
     pub min_ttl: Duration,
     /// The longest key, in bytes, before it is encoded. At least
     /// [`Limits::LEAST_KEY_BYTES`](ielections::Limits::LEAST_KEY_BYTES).
     pub max_key_bytes: usize,
-    /// The largest value, in bytes. At least 64 KiB: room for a record with the longest key and holder, and for one
-    /// small document.
+    /// The largest value, in bytes. At least 64 KiB: room for the longest key and holder, and for one small document.
     pub max_cell_bytes: usize,
 }
 
@@ -95,8 +93,7 @@ pub trait CellStorage: Debug + Send + Sync + 'static {
     /// Returns the cell as it is now, or `None` if it does not exist; linearizable.
     async fn read(&self, key: &Partition) -> Result<Option<Cell>, ReadError>;
 
-    /// Returns a cell, with the tag of this value; may be stale. Cheaper than [`read`](Self::read) where the
-    /// storage has a cheaper read.
+    /// Returns a value with its tag; may be stale. For a storage where it is cheaper than [`read`](Self::read).
     async fn peek(&self, key: &Partition) -> Result<Option<Cell>, ReadError> {
         self.read(key).await
     }
