@@ -1,5 +1,4 @@
-//! What a handle answers after a fail-over of its database, as values without I/O. `statements.rs` of each driver has the
-//! SQL.
+//! What a handle answers after a fail-over, as values without I/O. `statements.rs` of each driver has the SQL.
 #![allow(
     dead_code,
     unreachable_pub,

@@ -8,22 +8,19 @@
 //! is `READ COMMITTED`, so that nothing locks gaps, and each statement sees what was committed before it.
 //!
 //! **Statements** are text. The driver speaks the protocol itself: no task runs between requests, and a dropped request
-//! ends its connection. A connection is not used again after an error, so the server ends a transaction that failed
-//! half-way.
+//! ends its connection. So does an error, and with it the server ends a transaction that failed half-way.
 //!
 //! **Documents** are rows of their own. A batch locks the leader record, compares epoch, incarnation and the count of
 //! batches, and writes what it has if the count was raised, in one message.
 //!
 //! **Reads.** `read` and `fence_state` write to the row that they show: without a binary log, InnoDB shows a commit to
-//! others before it is on disk, and the end of their own transaction waits for the disk. `peek` is a plain read. No age
-//! is proven.
+//! others before it is on disk, and this write's commit waits for the disk. `peek` is a plain read. No age is proven.
 //!
 //! **After a fail-over.** A replica that lags has forgotten the last writes. `read_only` can be switched in a running
-//! server. So each write compares, in its condition, the server (`server_uuid`; on MariaDB, which has none,
-//! `server_id`, host and port), a random *witness*, the number of the connection, and that the server accepts writes
-//! and keeps them. A change of server or witness is a new history, which is adopted [as on
-//! PostgreSQL](super::postgres). Epochs of adopted slots are at least the server's unix milliseconds plus one day for
-//! each generation.
+//! server. So each write compares, in its condition, the server (`server_uuid`; on MariaDB `server_id`, host and port),
+//! a random *witness*, the number of the connection, and that the server accepts writes and keeps them. A change of
+//! server or witness is a new history, which is adopted [as on PostgreSQL](super::postgres). Epochs of adopted slots
+//! are at least the server's unix milliseconds plus one day for each generation.
 //!
 //! Each adoption raises the *generation*. A handle adopts once more if it knows a later one than the server shows, or
 //! another one with the same number. So a former primary that lags, and is switched back to, is noticed by each process
@@ -44,8 +41,6 @@
 //! | another history, to a claim | refused | adopted, and read again | nothing was written |
 //! | this machine's clock 12 h or more from the server's, at a claim | `NotApplied` | – | nothing was written |
 //! | a row that makes no sense | `Fatal` | `Fatal` | another program writes to the tables |
-//!
-//! Which code of the server is which error, by the driver's table.
 
 mod config;
 mod connection;

@@ -5,44 +5,37 @@
 //! verb is one prepared statement, which writes the row if it is in the state expected. Behind a pooler, after a
 //! refusal and after a fail-over it is one message with several statements, which the server carries out as one
 //! transaction: it locks and shows the row, writes it, and shows the history of the database. No write is sent twice,
-//! and the server never waits for us in the middle of a transaction. `synchronous_commit` is `on` for each write. A
-//! wait for a lock ends after a tenth of the TTL. No age is proven; the time of each write is noted for `vvm status`
-//! alone.
+//! and the server never waits for us within a transaction. `synchronous_commit` is `on` for each write. A wait for a
+//! lock ends after a tenth of the TTL. No age is proven; the time of each write is noted for `vvm status` alone.
 //!
 //! **Documents** are rows of their own. A batch locks the leader record, compares epoch, incarnation and the count of
 //! batches, and writes all rows with one statement.
 //!
-//! **Reads.** `read` and `fence_state` lock the row that they show, so that their transaction waits for the synchronous
-//! standbys as a write does. A plain read would show what a cancelled wait left on the primary alone. `peek` is a plain
-//! read.
+//! **Reads.** `read` and `fence_state` lock the row that they show, so that their transaction waits for synchronous
+//! standbys as a write does. A plain read would show what a cancelled wait left on the primary alone. `peek` is plain.
 //!
-//! **Notifications.** After a release or a request, `NOTIFY` is sent in a transaction of its own, and its answer is not
-//! waited for. Candidates listen on the connection with which they look, all topics of a handle on one. Only a
-//! connection whose login was answered by the process that carries out its requests listens: behind a pooler, none
-//! does.
+//! **Notifications.** After a release or a request, `NOTIFY` is sent in a transaction of its own, whose answer is not
+//! awaited. Candidates listen on the connection with which they look, all topics of a handle on one. Only a connection
+//! whose login was answered by the process that carries out its requests listens: behind a pooler, none does.
 //!
 //! **After a fail-over.** An asynchronous standby that is promoted has forgotten the last writes: a claim whose leader
-//! is at work, a renewal, an epoch. So each write names the history that its view is of: system identifier, timeline,
-//! and a random *witness*, which tells two standbys apart that were promoted independently. A change of any of them is
-//! a new history:
+//! is at work, a renewal, an epoch. So each write names its history: system identifier, timeline, and a random
+//! *witness*, which tells two standbys apart that were promoted independently. A change of any is a new history:
 //!
 //! - A renewal, release or batch of the old history is `Replaced`: the leader is lost at once. A connection ends with
-//!   its server, so identifier and timeline are compared once for each connection, and each write compares the witness
-//!   and the server's process.
+//!   its server, so identifier and timeline are compared once on it, witness and server process by each write.
 //! - The first candidate that sees the new history *adopts* it, with all slots: each is held by a record under which
 //!   nothing leads. Its version is new, so observations begin anew. Its TTL is the largest that a claim may have, so
-//!   forgotten leaders have ended before the slot is taken over (I1). Its epoch is at least the server's unix
-//!   milliseconds plus one day for each timeline, which exceeds forgotten ones (I2). A slot without a row gets such a
-//!   record when it is first claimed.
+//!   forgotten leaders have ended before a take-over (I1). Its epoch is at least the server's unix milliseconds plus
+//!   one day for each timeline, which exceeds forgotten ones (I2). A slot without a row gets one at its first claim.
 //!
 //! The largest TTL is the largest of three: what the promoted server has as `max_ttl`, what this handle saw before, and
 //! `max_ttl` of its URL. A handle that knows a larger one adopts the history once more, and all slots wait anew.
 //!
-//! Epochs rise over a fail-over if the clocks that they come from fit into that day. A claim by a process whose wall
-//! clock is 12 h or more from the server's is refused; the clocks of the old and the new server may differ by the other
-//! 12 h. Two standbys that are promoted independently have the same timeline, so both may give out one epoch, and only
-//! the witness refuses the writes of one on the other. A synchronous standby has forgotten nothing, but it can't be
-//! told apart.
+//! Epochs rise over a fail-over if their clocks fit into that day. A claim by a process whose wall clock is 12 h or
+//! more from the server's is refused; the clocks of the old and the new server may differ by the other 12 h. Two
+//! standbys that are promoted independently have the same timeline, so both may give out one epoch, and the witness
+//! alone refuses one's writes on the other. A synchronous standby has forgotten nothing, but can't be told apart.
 //!
 //! **Errors.** A request is one transaction.
 //!
@@ -62,10 +55,9 @@
 //! | a row that makes no sense | `Fatal` | `Fatal` | another program writes to the schema |
 //!
 //! **What it can't do.** A server that is restored by copying its files, without a new timeline, shows old epochs under
-//! an unchanged history. If the schema is dropped and created again while leaders are at work, a new leader may begin
-//! before they notice. Without an answer from synchronous standbys a commit waits in the server, one connection for
-//! each record: later writes give up at the lock that it holds. It is not cancelled, since a cancelled wait keeps the
-//! write on the primary alone.
+//! an unchanged history. If the schema is created anew while leaders are at work, a new leader may begin before they
+//! notice. Without an answer from synchronous standbys a commit waits in the server, one connection for each record:
+//! later writes give up at its lock. It is not cancelled, since a cancelled wait keeps the write on the primary alone.
 
 mod backend_process;
 mod config;
@@ -184,10 +176,9 @@ fn channel(topic: &Partition) -> String {
     format!("vvm_{digest:016x}")
 }
 
-/// (I7) What is not certain is unknown, error codes that later versions add included.
-///
-/// An error of severity ERROR ends the one transaction that a request is, before its commit. FATAL ends the connection,
-/// and PANIC the server: after the commit, perhaps. A pooler reports a server that it lost as FATAL.
+/// (I7) What is not certain is unknown, error codes that later versions add included. An error of severity ERROR ends
+/// the one transaction that a request is, before its commit. FATAL ends the connection, and PANIC the server: after the
+/// commit, perhaps. A pooler reports a server that it lost as FATAL.
 fn of_server(error: &DbError) -> DriverError {
     let text = format!("{} ({})", error.message(), error.code().code());
     if error.parsed_severity() != Some(Severity::Error) {

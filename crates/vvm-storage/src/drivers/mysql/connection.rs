@@ -60,8 +60,7 @@ pub(super) const FIT: &str = "{fit}";
 /// A server's UUID stands in a file beside its data, and a replica has another one.
 const OF_MYSQL: &str = "@@global.server_uuid";
 
-/// MariaDB has no UUID. A replica has another number than its source, or it is refused. Host and port tell apart two copies
-/// of one server.
+/// MariaDB has no UUID. A replica has another number than its source, or is refused. Host and port tell copies apart.
 const OF_MARIADB: &str = "CONCAT_WS('/', @@global.server_id, @@global.hostname, @@global.port)";
 
 /// Settings of a running server can be changed, so each write compares them. `read_only` is a number on MySQL and up to
@@ -162,8 +161,7 @@ const PREPARE: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
         'innodb_flush_log_at_trx_commit', 'log_bin', 'sync_binlog', 'binlog_format', 'max_allowed_packet', \
         'wsrep_on', 'group_replication_group_name', 'group_replication_single_primary_mode')";
 
-/// The first versions with `RANDOM_BYTES`, `INTO` behind `FOR UPDATE` and the isolation that is needed; older ones are not
-/// maintained.
+/// The first with `RANDOM_BYTES`, `INTO` behind `FOR UPDATE` and this isolation; older ones are not maintained.
 const OLDEST_MARIADB: (u32, u32) = (10, 6);
 
 const OLDEST_MYSQL: (u32, u32) = (8, 0);

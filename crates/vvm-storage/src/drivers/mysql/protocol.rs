@@ -1,6 +1,5 @@
-//! The protocol of MariaDB and MySQL, as far as the driver needs it: a login, and statements as text.
-//!
-//! One message has one or several statements, and the server carries them out in order up to the first that fails.
+//! The protocol of MariaDB and MySQL, as far as the driver needs it: a login, and statements as text. One message has
+//! one or several statements, and the server carries them out in order up to the first that fails.
 
 use super::{
     ServerError,
@@ -21,8 +20,7 @@ use std::{
 };
 use tokio::io::{AsyncRead as _, AsyncReadExt as _, AsyncWriteExt as _, BufStream, ReadBuf};
 
-/// What the client can do. `FOUND_ROWS`: the count of a write is that of the rows that met its condition, also of those
-/// that it left as they were.
+/// What the client can do. `FOUND_ROWS`: a write counts rows that met its condition, also those that it left unchanged.
 mod capability {
     pub(super) const LONG_PASSWORD: u32 = 1;
     pub(super) const FOUND_ROWS: u32 = 1 << 1;
@@ -226,7 +224,6 @@ impl Wire {
         matches!(read, Poll::Pending)
     }
 
-    /// Takes leave of the server.
     pub(super) async fn end(mut self) {
         self.sequence = 0;
         // The server closes the connection in any case.

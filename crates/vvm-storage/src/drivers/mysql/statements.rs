@@ -258,9 +258,8 @@ impl Statements for MySql {
         text
     }
 
-    /// The history is changed if the server is another one than it names. It is changed as well if a handle knows a
-    /// later one, or another one of as many fail-overs: the server has forgotten that, and an older one is in use
-    /// again. And if it knows a larger bound of TTLs.
+    /// The history is changed if its server is another one, or if a handle knows a larger bound of TTLs, a later
+    /// history, or another one of as many fail-overs: the server has forgotten that, and uses an older one.
     fn adoption(
         at: Option<&Partition>,
         ours: Option<&Lineage>,

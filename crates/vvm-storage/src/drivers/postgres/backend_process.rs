@@ -16,9 +16,8 @@ use tokio_postgres::{
 
 /// The process that answered the login (BackendKeyData). The client library keeps it to itself, and shows it in the
 /// bytes of a request to cancel alone. So such a request is written here, to memory: nothing is sent, and nothing is
-/// cancelled. A library that shows the number makes this function, and the types that it needs, superfluous.
-///
-/// A pooler answers a login by itself, with the number of a process that is not the server's.
+/// cancelled. A library that shows the number makes this function, and the types that it needs, superfluous. A pooler
+/// answers a login by itself, with the number of a process that is not the server's.
 pub(super) async fn login_process(token: CancelToken) -> Option<i32> {
     let (mut ours, theirs) = duplex(64);
     // "Yes" to the request for TLS, if there is one.

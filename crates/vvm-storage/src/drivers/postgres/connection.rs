@@ -1,5 +1,4 @@
-//! [`Session`]: one connection, its check, and what is known of its server. The request that uses it drives it: no task runs
-//! between requests.
+//! [`Session`]: one connection, its check, and what is known of its server. The request that uses it drives it.
 
 use super::{
     backend_process::login_process,
@@ -161,8 +160,7 @@ fn of_connecting(host: &Host, address: &Address, error: &tokio_postgres::Error) 
         Some(code) if code.code().starts_with("28") => refused_login(),
         // The library's words for a server that wants one.
         None if why.contains("password missing") => refused_login(),
-        // In TLS 1.3 a server refuses a certificate after the handshake, and may close the connection before
-        // its alert is read.
+        // In TLS 1.3 a server refuses a certificate after the handshake, and may close before its alert is read.
         _ if address.tls.as_ref().is_some_and(|tls| tls.own.is_some()) => {
             unreachable(Postgres::SOFTWARE, host, &(why + "; its log tells if it refuses our certificate"))
         }
@@ -233,8 +231,7 @@ impl Session {
         }
     }
 
-    /// Sends a statement by itself, prepared, and returns the answer. A transaction of its own.
-    /// Cancel safety: as [`ask`](Self::ask).
+    /// Sends a prepared statement, a transaction of its own. Returns the answer. Cancel safety: as [`ask`](Self::ask).
     pub(super) async fn execute(
         &mut self,
         statement: &Statement<'_>,
@@ -264,8 +261,7 @@ impl Session {
         answered(connection, notified, answer).await?
     }
 
-    /// Sends `text` as far as the connection takes it at once, and does not read the answer. Whether the
-    /// connection is still open.
+    /// Sends `text` as far as the connection takes it at once. Reads no answer. Whether the connection is still open.
     pub(super) async fn send(&mut self, text: &str) -> bool {
         let Self { client, connection, notified, .. } = self;
         let mut answer = pin!(client.simple_query(text));
@@ -280,8 +276,7 @@ impl Session {
 
 impl ConnectionPool<Postgres, Session> {
     /// Sends one prepared statement once, and returns the answer. `None`, and nothing is sent, unless the connection is
-    /// known to have this history and a lock timeout as short as this one: the statement need not establish that.
-    /// Cancel safety: as [`ask`](Self::ask).
+    /// known to have this history and a lock timeout as short as this one. Cancel safety: as [`ask`](Self::ask).
     pub(super) async fn execute(
         &self,
         statement: &Statement<'_>,
@@ -352,8 +347,7 @@ impl connection::Session for Session {
     }
 }
 
-/// The answer to a request that the client library has, whose first poll queues its message. Drives the
-/// connection until it is there.
+/// The answer to a request of the client library, whose first poll queues its message. Drives the connection meanwhile.
 pub(super) async fn answered<T>(
     connection: &mut Connection<Socket, Encrypted>,
     notified: &mut BTreeSet<String>,
@@ -395,8 +389,7 @@ pub(super) async fn answered<T>(
     }
 }
 
-/// Moves messages in both directions. Ready with the cause once the connection has ended; it must not be
-/// driven again then.
+/// Moves messages in both directions. Ready with the cause once the connection has ended: then don't drive it again.
 fn drive(
     connection: &mut Connection<Socket, Encrypted>,
     context: &mut Context<'_>,
@@ -433,10 +426,9 @@ pub(super) struct SessionSettings {
 }
 
 impl Session {
-    /// Whether this connection goes to a server that has this history, its commits wait for disk and
-    /// synchronous standbys, and its waits for a lock end after `lock_timeout` at the latest. Asks the server
-    /// if it is not known yet. Never behind a pooler, which may change the server between two transactions.
-    /// Cancel safety: as [`ask`](Self::ask).
+    /// Whether this connection is known to go to a server with this history, whose commits wait for disk and
+    /// synchronous standbys, and whose waits for a lock end after `lock_timeout`. Asks the server if that is not known.
+    /// Never behind a pooler, which may change the server between transactions. Cancel safety: as [`ask`](Self::ask).
     pub(super) async fn is_known(
         &mut self,
         history: &Lineage,

@@ -12,13 +12,11 @@ pub(super) const SERVER_MILLIS: &str = "(extract(epoch FROM clock_timestamp()) *
 
 pub(super) const NAMES_THIS_SERVER: &str = "h.system = c.system_identifier AND h.timeline = ";
 
-/// Stands in a statement for the number of the process that is to carry it out. Replaced when the statement
-/// is prepared on a connection to it.
+/// Stands in a statement for the number of the process that carries it out, until it is prepared on a connection.
 pub(super) const PROCESS: &str = ":process";
 
-/// Stands behind the assignments that write a record, for that of its time. Replaced by [`with_time`] on the connection.
-///
-/// A trigger would do without it, but would lock each row once more and take a tenth of a renewal.
+/// Stands behind the assignments that write a record, for that of its time. Replaced by [`with_time`] on the
+/// connection. A trigger would do without it, but would lock each row once more and take a tenth of a renewal.
 pub(super) const WRITTEN_AT_CLAUSE: &str = ":written";
 
 /// `text` with the assignment of the time of the write, by the server's clock, or without it in a schema that was
@@ -27,13 +25,12 @@ pub(super) fn with_time(text: &str, has_times: bool) -> String {
     text.replace(WRITTEN_AT_CLAUSE, if has_times { ", written_at = clock_timestamp()" } else { "" })
 }
 
-/// That the database has the history whose witness stands at this place, and `condition` with it.
-///
-/// A statement that is sent alone compares the witness in the process of the server that is known to have this
-/// history: [`PROCESS`]. A server leaves recovery once, and goes back into it only by a restart, which ends its
-/// processes. So what one answer showed of system identifier and timeline holds for as long as its process lives. The
-/// witness is compared again, since the schema may be created anew under it; and the process, since a pooler that
-/// passes the process off as its own may give another one to each transaction.
+/// That the database has the history whose witness stands at this place, and `condition` with it. A statement that is
+/// sent alone compares the witness in the process of the server that is known to have this history: [`PROCESS`]. A
+/// server leaves recovery once, and goes back into it only by a restart, which ends its processes. So what one answer
+/// showed of system identifier and timeline holds for as long as its process lives. The witness is compared again,
+/// since the schema may be created anew under it; and the process, since a pooler that passes the process off as its
+/// own may give another one to each transaction.
 pub(super) fn holds(alone: bool, witness: &str, condition: &str) -> String {
     let (control, server) = match alone {
         true => ("", format!("pg_backend_pid() = {PROCESS}")),

@@ -1,6 +1,5 @@
-//! [`ConnectionPool`]: as many as there are requests at once, up to a limit. Those that are not needed for a while are
-//! closed. A candidate has none between its looks while the server has few left for other programs: see
-//! [`ConnectionPool::close_idle_if_crowded`].
+//! [`ConnectionPool`]: as many as there are requests at once, up to a limit. Unneeded ones are closed after a while. A
+//! candidate has none between looks while the server has few left ([`ConnectionPool::close_idle_if_crowded`]).
 
 use super::{config::Address, errors::DriverError, rows::StatementResults};
 use crate::{
@@ -79,8 +78,7 @@ pub(crate) trait Server: Send + Sync + Sized + 'static {
         })
     }
 
-    /// Connects to a host and checks that it keeps what it confirms. Every connection is checked: after a fail-over it
-    /// may lead to another server.
+    /// Connects to a host and checks that it keeps what it confirms: after a fail-over it may lead to another server.
     fn connect(&self, host: &Host) -> impl Future<Output = Result<Self::Session, OpenError>> + Send;
 }
 
@@ -254,9 +252,8 @@ impl<S: Server> ConnectionPool<S, S::Session> {
     }
 
     /// Closes the idle connections of a candidate if the server has few left: it then connects for each look. So
-    /// candidates, however many wait, leave a third of the connections to other programs, and those that notifications
-    /// arrive on are not more than the server can bear. Asks the server every [`CROWD_KNOWN`].
-    /// Dropped, it closes a connection.
+    /// candidates, however many wait, leave a third of the connections to other programs, and the server can bear those
+    /// for notifications. Asks it every [`CROWD_KNOWN`]. Dropped, it closes a connection.
     pub(crate) async fn close_idle_if_crowded(&self) {
         let now = self.clock().now();
         let known = match &*self.idle() {
@@ -323,8 +320,7 @@ impl<T: Session> IdleConnections<T> {
         self.sessions.iter().position(|(_, session)| session.is_listener())
     }
 
-    /// The one on which notifications arrive, which stays open, else the last one given back. So those that
-    /// are not needed stay unused.
+    /// The one for notifications, which stays open, else the last one given back: unneeded ones stay unused.
     fn take<'a, S: Server<Session = T>>(
         &mut self,
         of: &'a ConnectionPool<S, T>,

@@ -35,8 +35,7 @@ pub(crate) trait Driver: Opening {
         None
     }
 
-    /// Sends a statement by itself, which costs a server least. `None`, and nothing was sent, if the server has to
-    /// show its history with it.
+    /// Sends a statement alone, which is cheapest. `None`, and nothing was sent, if the history must be shown with it.
     fn send_single(
         connections: &ConnectionPool<Self, Self::Session>,
         statement: &Self::Statement<'_>,
@@ -247,9 +246,8 @@ impl<S: Driver> SqlStorage<S, S::Session> {
         StepOutcome::Applied
     }
 
-    /// Sends a read that shows slots, in a transaction if it `locks`. If the history has changed, it is adopted first,
-    /// so that no slot of another history is shown. An observation of such a slot would go on across the change, and
-    /// its epoch may be one that was given out twice.
+    /// Sends a read that shows slots, in a transaction if it `locks`. If the history has changed, it is adopted first:
+    /// else an observation would go on across the change, and an epoch may have been given out twice.
     async fn read_slots(
         &self,
         statement: &S::Statement<'_>,
@@ -302,8 +300,7 @@ impl<S: Driver> fmt::Debug for SqlStorage<S, S::Session> {
 impl<S: Driver> SysVvmStorage for SqlStorage<S, S::Session> {
     fn limits(&self) -> Limits {
         Limits {
-            // An attempt may take a tenth of it: room for a commit that waits for a standby, and for the connection
-            // that it may have to make.
+            // An attempt may take a tenth of it: room for a commit that waits for a standby, and for a new connection.
             min_ttl: Duration::from_secs(2),
             // A row of an index takes 2,704 bytes (PostgreSQL) or 3,072, and that of documents has a key and an id.
             max_key_bytes: 1536,

@@ -1,5 +1,4 @@
-//! [`DriverError`]: which failure of a request is which error of the contract. Each driver maps its server's codes to
-//! it.
+//! [`DriverError`]: which failure of a request is which error of the contract. Each driver maps its server's codes.
 
 use crate::{drivers::errors, opening::OpenError};
 use ielections::{ReadError, Ttl, WriteError};
@@ -85,8 +84,7 @@ impl DecodeError {
 impl DriverError {
     pub(crate) fn into_write_error(self) -> WriteError {
         match self {
-            // The server was accepted when the storage was opened. A password or a certificate is replaced on both
-            // sides, one after the other; a clock is corrected.
+            // It was accepted at opening. Passwords and certificates are replaced on both sides, clocks corrected.
             Self::NotConnected(_) | Self::RolledBack(_) | Self::ClockIsFar(_) => {
                 WriteError::NotApplied(self.into())
             }

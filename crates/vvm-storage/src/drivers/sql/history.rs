@@ -1,8 +1,7 @@
-//! The history of the database that a write belongs to: that of one server, from one fail-over to the next.
-//!
-//! The row of table `history` names a server, and has a random *witness*. If the server differs, it was promoted or
-//! restored, and the first candidate *adopts* it ([`adoption`](super::statements::Statements::adoption)). Two that are
-//! promoted independently differ by their witnesses.
+//! The history of the database that a write belongs to: that of one server, from one fail-over to the next. The row of
+//! table `history` names a server, and has a random *witness*. If the server differs, it was promoted or restored, and
+//! the first candidate *adopts* it ([`adoption`](super::statements::Statements::adoption)). Two that are promoted
+//! independently differ by their witnesses.
 
 use super::{
     errors::{ClockIsFar, DecodeError},
@@ -30,8 +29,7 @@ pub(crate) struct Lineage {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ComparedHistory<'a> {
     pub(crate) history: &'a Lineage,
-    /// Whether it is sent by [`Driver::send_single`](super::driver::Driver::send_single), on a connection that is known to have
-    /// the history.
+    /// Whether [`Driver::send_single`](super::driver::Driver::send_single) sends it, on a connection with this history.
     pub(crate) alone: bool,
 }
 
@@ -50,8 +48,7 @@ impl Lineage {
         self.witness == other.witness
     }
 
-    /// Columns: witness, generation, the largest TTL, whether it names the server, whether that is fit, and its clock in
-    /// milliseconds.
+    /// Columns: witness, generation, largest TTL, whether it names the server, whether that is fit, its clock in ms.
     pub(crate) fn shown(row: Option<&Row>) -> Result<ServerHistory, DecodeError> {
         let row = row.ok_or_else(|| DecodeError::of("the table of the history is empty"))?;
         let history =

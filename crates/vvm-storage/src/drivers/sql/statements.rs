@@ -29,10 +29,8 @@ pub(crate) trait Statements: Sized + 'static {
 
     const INSERTS_AGAIN: bool;
 
-    /// The message that carries out `statements`, and then [`history`](Self::history), in one transaction. A wait for
-    /// a lock ends after `lock_timeout` or earlier.
-    ///
-    /// The server has all of it before it begins, and so never waits for us in the middle.
+    /// The message that carries out `statements`, then [`history`](Self::history), in one transaction: the server has
+    /// all of it before it begins, and never waits for us. A wait for a lock ends after `lock_timeout` or earlier.
     fn transaction(statements: &str, lock_timeout: Duration) -> String;
 
     /// Shows the history of the server that answers, as [`Lineage::shown`] decodes it.
@@ -46,8 +44,7 @@ pub(crate) trait Statements: Sized + 'static {
     /// Creates what is missing. `max_ttl` is the first bound of all TTLs.
     fn creation(max_ttl: Ttl) -> Result<String, DriverError>;
 
-    /// Locks a slot and shows it, as [`slot`](super::rows::slot) decodes it. The end of the transaction waits until what is shown is
-    /// kept.
+    /// Locks a slot and shows it, as [`slot`](super::rows::slot) decodes it. The transaction ends once that is kept.
     fn locked(at: &Partition) -> Self::Statement<'_>;
 
     fn peek(at: &[Partition]) -> Self::Statement<'_>;
@@ -86,15 +83,13 @@ pub(crate) trait Statements: Sized + 'static {
     /// the statement [`BATCH_STATEMENT`](Self::BATCH_STATEMENT) tells whether it did.
     fn batch(at: &Partition, fence: &Fence, batch: &[DocumentWrite], history: &Lineage) -> String;
 
-    /// Makes the history of the server ours, if no candidate has done so, and shows the slot of `at` at its end.
-    ///
-    /// Each slot becomes one that is held: a leader whose claim was forgotten may be at work in any of them, held or
-    /// vacant. Standbys observe that record for the largest TTL that a claim may have (I1), and its version is new to
-    /// all of them, so that no observation goes on across the change. Its epoch is larger than each that was given out
-    /// and forgotten (I2). `at` gets such a record if it has no row.
-    ///
-    /// A server may have forgotten that the largest TTL was raised. The larger of its own and `known` counts. If it
-    /// was adopted without this knowledge, it is adopted once more by a handle whose history, `ours`, is another one.
+    /// Makes the history of the server ours, if no candidate has done so, and shows the slot of `at` at its end. Each
+    /// slot becomes one that is held: a leader whose claim was forgotten may be at work in any of them, held or vacant.
+    /// Standbys observe that record for the largest TTL that a claim may have (I1), and its version is new to all of
+    /// them, so that no observation goes on across the change. Its epoch is larger than each that was given out and
+    /// forgotten (I2). `at` gets such a record if it has no row. A server may have forgotten that the largest TTL was
+    /// raised. The larger of its own and `known` counts. If it was adopted without this knowledge, it is adopted once
+    /// more by a handle whose history, `ours`, is another one.
     fn adoption(
         at: Option<&Partition>,
         ours: Option<&Lineage>,
@@ -102,8 +97,7 @@ pub(crate) trait Statements: Sized + 'static {
     ) -> Result<String, DriverError>;
 }
 
-/// Whether a forgotten leader may be at work in this slot after a fail-over. Requests and pauses are records as well, but no
-/// work depends on their TTL.
+/// Whether a forgotten leader may work in this slot after a fail-over: none does under requests and pauses.
 pub(crate) fn is_led(at: &Partition) -> bool {
     at.as_bytes().first() == Some(&KEY_PREFIX_VVM_LEADER)
 }
