@@ -7,14 +7,12 @@ use std::{
 use tokio::sync::watch;
 use vvm_clock::SystemClock;
 
-/// How long a drop waits for the thread, which waits for locks for a second at most. It takes longer only if it
-/// hangs in the kernel, as on a failing disk.
+/// How long a drop waits for the thread: it waits for locks for a second at most, unless it hangs in the kernel.
 const DROP_TIMEOUT: Duration = Duration::from_secs(2);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// A thread that ends once the queue of its jobs is closed and empty. The owner closes the queue before it joins or
-/// drops this.
+/// A thread that ends once its queue is closed and empty. The owner closes the queue before it joins or drops this.
 #[derive(Debug)]
 pub(super) struct DatabaseThread {
     ended: watch::Receiver<()>,
@@ -54,9 +52,8 @@ impl DatabaseThread {
 }
 
 impl Drop for DatabaseThread {
-    /// Joins the thread (I9). That takes as long as the jobs in the queue: without a close, up to a second if the
-    /// database is locked. A thread that hangs is left behind, and ends with its system call or the process: this one
-    /// has signals and renewals to handle (I10).
+    /// Joins the thread (I9), which takes as long as the jobs in the queue: without a close, up to a second if the
+    /// database is locked. A thread that hangs is left behind: this one has signals and renewals to handle (I10).
     fn drop(&mut self) {
         let give_up_at = SystemClock::read().after(DROP_TIMEOUT);
         let has_ended = |thread: &Option<JoinHandle<()>>| thread.as_ref().is_none_or(JoinHandle::is_finished);

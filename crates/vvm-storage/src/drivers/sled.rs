@@ -78,11 +78,9 @@ impl SledCells {
         Ok(Self { shared: Mutex::new(Some(shared)), opened })
     }
 
-    /// Queues a job, and waits for its answer. `None` if the thread ended before it answered.
-    ///
-    /// # Errors
-    /// The job was not queued: the handle is closed, or the folder. `Fatal`.
-    /// Dropped, the job is skipped if the thread has not begun with it; else it is done, and its answer lost.
+    /// Queues a job, and waits for its answer; `None` if the thread ended before. Fails with `Fatal`, and the job was
+    /// not queued, if the handle or the folder is closed. Dropped, the job is skipped if the thread has not begun with
+    /// it; else it is done, and its answer lost.
     async fn call<T, E: From<HandleClosed>>(
         &self,
         job: impl FnOnce(oneshot::Sender<T>) -> Job,

@@ -1,5 +1,4 @@
-//! Driver `sqlite`: one file, shared by processes on one machine. docs/storages/sqlite.md has options, rights and
-//! traps.
+//! Driver `sqlite`: one file, shared by processes on one machine. docs/storages/sqlite.md has options, rights, traps.
 //!
 //! **Writes.** One thread, `vvm-sqlite`, owns the connection. It applies all waiting writes within one `BEGIN
 //! IMMEDIATE` transaction and answers them after `COMMIT`, so that they share one sync. With WAL and
@@ -25,8 +24,7 @@
 //! | file, `-wal` or `-shm` deleted or replaced while open | `Replaced` | `Replaced` | `Replaced` |
 //! | the thread has ended | `Unknown` | `Unknown` | `Unavailable` |
 //!
-//! After a sync that fails at `COMMIT`, the log may contain the transaction, and a crash of all processes would replay
-//! it: unknown.
+//! After a failed sync at `COMMIT`, the log may hold the transaction, and a crash of all processes replay it: unknown.
 
 mod config;
 mod connection;
@@ -208,8 +206,7 @@ impl From<rusqlite::Error> for DriverError {
     }
 }
 
-/// The end of a message about a failed write, if a limit of this process may be its cause: SQLite keeps the error of
-/// the system (EFBIG) to itself.
+/// The end of a message about a failed write, if a limit of this process may be its cause: SQLite hides EFBIG.
 fn file_limit() -> String {
     let limit = getrlimit(Resource::Fsize).current;
     limit.map_or_else(String::new, |bytes| {

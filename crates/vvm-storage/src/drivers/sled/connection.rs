@@ -26,8 +26,7 @@ use std::{
 use tokio::sync::{Mutex, mpsc, oneshot};
 use vvm_clock::SystemClock;
 
-/// How many calls may wait for the thread. Further ones wait for room: memory stays bounded (I11), and a burst of a
-/// thousand slots fits.
+/// How many calls may wait for the thread (I11). Further ones wait for room; a burst of a thousand slots fits.
 const ROOM: usize = 1024;
 
 #[derive(Debug)]

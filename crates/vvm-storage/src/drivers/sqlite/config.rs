@@ -1,7 +1,6 @@
-//! Options, and [`DatabaseFiles`]: whether a database file may lie where it does, and whether it still does.
-//!
-//! This code never opens the file. Closing any descriptor of it would drop the locks that SQLite holds in this process:
-//! POSIX locks belong to the process, not to the descriptor.
+//! Options, and [`DatabaseFiles`]: whether a database file may lie where it does, and whether it still does. This code
+//! never opens the file. Closing any descriptor of it would drop the locks that SQLite holds in this process: POSIX
+//! locks belong to the process, not to the descriptor.
 
 use super::{
     file_system::FileSystem,
@@ -25,8 +24,7 @@ pub struct OpenOptions {
     /// Accept a file on overlayfs: the caller knows that all candidates see this overlay. Other file systems on
     /// which candidates may not share the file are refused.
     pub allow_overlay: bool,
-    /// Create the file for its user and its group (0660), and not for its user alone (0600). Has no effect on a
-    /// file that exists.
+    /// Create the file for its user and group (0660), not for its user alone (0600). Has no effect on an existing file.
     pub for_group: bool,
 }
 
@@ -42,9 +40,8 @@ struct Located {
 }
 
 impl DatabaseFiles {
-    /// Returns the place of a database that was read: while it is open, SQLite keeps log and index in place.
-    ///
-    /// `beside` is the path without symbolic links; log and index lie there.
+    /// Returns the place of a database that was read: while it is open, SQLite keeps log and index in place. `beside`
+    /// is the path without symbolic links; log and index lie there.
     pub(super) fn find(path: PathBuf, beside: &Path) -> Result<Self, Obstacle> {
         let companion = |suffix| {
             let mut name = beside.as_os_str().to_owned();
@@ -136,10 +133,9 @@ fn not_a_file(path: &Path) -> Obstacle {
     refused(format!("{} is not a file: name the database file itself", path.display()))
 }
 
-/// Fails if the file, its log or the log's index exists and can't be written by this user.
-///
-/// Checked before SQLite opens anything: a connection that can't write the file would still create a log and
-/// an index, as files of this user. They would keep every other user from writing.
+/// Fails if the file, its log or the log's index exists and can't be written by this user. Checked before SQLite opens
+/// anything: a connection that can't write the file would still create a log and an index, as files of this user. They
+/// would keep every other user from writing.
 pub(super) fn check_writable(path: &Path) -> Result<(), Obstacle> {
     // SQLite may remove log and index meanwhile: another process closes the database.
     let is_obstacle = |file: &PathBuf| {

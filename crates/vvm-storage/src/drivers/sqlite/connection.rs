@@ -21,8 +21,7 @@ use std::{
 };
 use vvm_clock::SystemClock;
 
-/// How long opening waits for a lock of another process. That process may be creating the file on a disk that
-/// needs seconds for a sync.
+/// How long opening waits for a lock of another process, which may create the file on a disk that syncs in seconds.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long one attempt to open waits for a lock, and so how soon an abandoned one ends.
@@ -42,8 +41,7 @@ pub(super) struct Database {
     location: Location,
 }
 
-/// Repeats `open` while another process has the database locked, for [`LOCK_TIMEOUT`] or until the outcome
-/// has no receiver.
+/// Repeats `open` while another process has locked the database, for [`LOCK_TIMEOUT`] or until no caller is left.
 pub(super) fn wait_for_lock(
     open: impl Fn() -> Result<Database, Obstacle>,
     is_abandoned: &dyn Fn() -> bool,
@@ -85,11 +83,9 @@ fn open_on(
 
 static CREATING: Mutex<()> = Mutex::new(());
 
-/// Creates the file with the permissions of `options`, unless it exists. SQLite gives its side files the
-/// permissions of the file.
-///
-/// Closing a descriptor of the file drops the locks that this process holds on it (POSIX). So no other thread
-/// of this process may open the file with SQLite before the descriptor is closed here.
+/// Creates the file with the permissions of `options`, unless it exists. SQLite gives its side files the same. Closing
+/// a descriptor of the file drops the locks that this process holds on it (POSIX). So no other thread of this process
+/// may open the file with SQLite before the descriptor is closed here.
 fn create(path: &Path, options: OpenOptions) {
     let _one_at_a_time = CREATING.lock().unwrap_or_else(PoisonError::into_inner);
     let mode = if options.for_group { 0o660 } else { 0o600 };

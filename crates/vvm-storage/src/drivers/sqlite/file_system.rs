@@ -1,13 +1,11 @@
-//! [`FileSystem`]: whether locks between processes and syncs are reliable. A list of those where they are:
-//! an unreliable lock means two leaders.
+//! [`FileSystem`]: a list of those with reliable locks between processes and syncs. Unreliable locks mean two leaders.
 
 use std::{fmt, io, path::Path};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in super::super) struct FileSystem(u32);
 
-/// Local file systems of Linux (numbers: `linux/magic.h` and the file systems' own headers). ext2 and ext3 have the
-/// number of ext4.
+/// Local file systems of Linux (numbers: `linux/magic.h` and their own headers). ext2 and ext3 have the number of ext4.
 const SUPPORTED: [(u32, &str); 11] = [
     (0xef53, "ext4"),
     (0x5846_5342, "XFS"),

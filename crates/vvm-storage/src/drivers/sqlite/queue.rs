@@ -28,8 +28,7 @@ use std::{
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use vvm_clock::{Instant, SystemClock};
 
-/// How many calls may wait for the thread. Further ones wait for room: memory stays bounded (I11), and a
-/// burst of a thousand slots fits.
+/// How many calls may wait for the thread (I11). Further ones wait for room; a burst of a thousand slots fits.
 const ROOM: usize = 1024;
 
 #[derive(Debug)]
@@ -82,9 +81,8 @@ impl Queue {
         self.call(job).await?.unwrap_or_else(|| Err(ReadError::Unavailable(ThreadEnded.into())))
     }
 
-    /// Queues the job that `job` makes of a channel for the answer, and waits for the answer. `None` if the
-    /// thread ended before it answered.
-    /// Dropped, the job is skipped if the thread has not begun with it; else it is done, and its answer lost.
+    /// Queues the job that `job` makes of a channel for the answer, and waits for that. `None` if the thread ended
+    /// before. Dropped, the job is skipped if the thread has not begun with it; else it is done, and its answer lost.
     async fn call<T>(
         &self,
         job: impl FnOnce(oneshot::Sender<T>, QueuePermit) -> QueuedCall,

@@ -1,8 +1,7 @@
 //! The rows of slots, settings and documents, and the steps on them. A slot's row stays after a release, so that the
-//! epoch survives (I2). A savepoint undoes a batch that fails half-way (a full disk) and leaves the other writes.
-//!
-//! Slots that are neighbours in the index are read with one statement: those of a cluster are, and every candidate reads
-//! all of them. For a thousand candidates and a thousand slots, a million searches took a minute.
+//! epoch survives (I2). A savepoint undoes a batch that fails half-way (a full disk) and leaves the other writes. Slots
+//! that are neighbours in the index are read with one statement: those of a cluster are, and every candidate reads all
+//! of them. For a thousand candidates and a thousand slots, a million searches took a minute.
 
 use super::{
     DriverError,

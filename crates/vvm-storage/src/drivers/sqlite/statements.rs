@@ -1,7 +1,6 @@
 //! All SQL of the driver.
 
-/// The number of the last batch is no column of `leader`: most slots have no documents, and a leader row is
-/// replaced as a whole.
+/// The number of the last batch is no column of `leader`: most slots have no documents, and a row is replaced whole.
 pub(super) const SCHEMA: &str = "
     CREATE TABLE leader (
         pk BLOB PRIMARY KEY NOT NULL,
