@@ -11,8 +11,7 @@
 //! versa; a conflict changes nothing. Reading the fence takes a consistent read of the last batch and one
 //! `TransactGetItems` of all that this batch wrote, so it never shows half of a batch.
 //!
-//! **Credentials** come from the SDK's own chain, and expired ones are fetched again within a request: their provider
-//! must answer within a tenth of the TTL.
+//! **Credentials** come from the SDK's own chain. Expired ones are fetched within a request, in a tenth of the TTL.
 //!
 //! **Errors.** A write that reached a server may have been applied, unless the server says that it was not.
 //!
@@ -302,8 +301,7 @@ type ErrorKind = fn(String) -> DriverError;
 impl DriverError {
     fn into_write_error(self) -> WriteError {
         match self {
-            // Credentials are fetched anew, a clock and a policy are corrected. A provider that can't be reached
-            // looks like one that is not there.
+            // Credentials are fetched anew, a clock and a policy corrected. An unreachable provider looks like none.
             Self::NotSent(_)
             | Self::NoCredentials(_)
             | Self::Credentials(_)
@@ -312,8 +310,7 @@ impl DriverError {
             | Self::Conflict(_) => WriteError::NotApplied(self.into()),
             // A write gets an item only with its refusal, and a refused write was not applied.
             Self::Refused(_) | Self::Damaged(_) => WriteError::Fatal(self.into()),
-            // The table existed when it was opened. Another table may replace it, or another region may write
-            // beside this one (I1).
+            // The table existed at opening. Another one may replace it, or another region write beside this one (I1).
             Self::NoTable(_) | Self::Global(_) => WriteError::Replaced(self.into()),
             Self::Unanswered(_) => WriteError::Unknown(self.into()),
         }
@@ -327,10 +324,8 @@ impl DriverError {
         Self::Refused(error.to_string())
     }
 
-    /// Maps an error of the client library. What is not certain is unknown (I7), and so are kinds of error
-    /// that a later version of the library adds.
-    ///
-    /// A request is sent once, so the error is never that of a second attempt.
+    /// Maps an error of the client library. What is not certain is unknown (I7), kinds that later versions add
+    /// included. A request is sent once, so the error is never that of a second attempt.
     fn of<E>(error: SdkError<E, HttpResponse>) -> Self
     where
         E: ProvideErrorMetadata + Error + 'static,
@@ -363,8 +358,7 @@ impl DriverError {
         if never_connected(error) { Self::NotSent(said) } else { Self::Unanswered(said) }
     }
 
-    /// Each action has a reason; `None` means that the action itself was in order. Returns `None` if a condition
-    /// failed.
+    /// Each action has a reason; `None` means that the action was in order. Returns `None` if a condition failed.
     fn of_cancellation(reasons: &[CancellationReason], said: String) -> Option<Self> {
         let contains = |codes: &[&str]| {
             reasons.iter().filter_map(CancellationReason::code).any(|code| codes.contains(&code))

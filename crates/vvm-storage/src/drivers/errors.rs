@@ -39,8 +39,7 @@ pub(super) fn is_met(step: &Step, stands: &Slot) -> bool {
     !matches!(decision, Decision::Refuse(_))
 }
 
-/// Whether the connection for a request was never made. The system's error "connection refused" proves nothing: an
-/// established connection may end with it, too.
+/// Whether a request's connection was never made. "Connection refused" proves nothing: it may end an established one.
 #[cfg(any(feature = "dynamodb", feature = "object-store"))]
 pub(super) fn never_connected(error: &(dyn Error + 'static)) -> bool {
     chain(error)

@@ -1,8 +1,6 @@
 //! Driver `etcd`: keys below a prefix of an etcd cluster. docs/storages/etcd.md has rights, costs and traps, and
-//! docs/storage.md the options.
-//!
-//! tonic speaks gRPC, on one connection for all requests of a handle. Its tasks end with the handle, and nothing sends a
-//! request a second time.
+//! docs/storage.md the options. tonic speaks gRPC, on one connection for all requests of a handle. Its tasks end with
+//! the handle, and nothing sends a request a second time.
 //!
 //! **How the contract is kept.** Each verb is one transaction. A slot has three keys: `l` with epoch and incarnation,
 //! which stays when the slot is released; `w` with the number of the last write, TTL and holder; `b` with the count of
@@ -17,8 +15,7 @@
 //! ids, and revisions, which go back when a cluster is restored from a backup. A handle that finds another storage is
 //! `Replaced` from then on.
 //!
-//! **Members.** Another member is tried if one accepts no connection in its part of the request timeout, and by the
-//! next request after one did not answer.
+//! **Members.** Another one is tried if one accepts no connection in time, and by the next request after one is silent.
 //!
 //! **Errors.** What is not in the table is `Unknown` to a write, and `Unavailable` to a read.
 //!
@@ -270,20 +267,12 @@ pub mod bare {
 
     impl BareEtcd {
         /// Takes everything but the prefix from the URL of a storage. Connects at the first request.
-        ///
-        /// # Errors
-        /// See [`OpenError`].
         pub fn new(url: &str) -> Result<Self, OpenError> {
             Ok(Self(Connections::new(Address::parse(url)?)?))
         }
 
-        /// Replaces exactly `from` by `to`; `None` is the absence of a key. Returns whether it did.
-        ///
-        /// # Errors
-        /// As the driver's writes.
-        ///
-        /// # Cancel safety
-        /// Dropped, the transaction may be applied, now or later.
+        /// Replaces exactly `from` by `to`; `None` is the absence of a key. Returns whether it did. Fails as the
+        /// driver's writes. Dropped, the transaction may be applied, now or later.
         pub async fn swap(
             &self,
             key: Bytes,
@@ -400,8 +389,7 @@ impl DriverError {
 
     fn into_write_error(self) -> WriteError {
         match self {
-            // The members were accepted when the storage was opened. A password or a certificate is replaced on
-            // both sides, one after the other.
+            // The members were accepted at opening. A password or certificate is replaced on both sides in turn.
             Self::NotConnected(_) | Self::NotBegun(_) | Self::LoginExpired(_) => {
                 WriteError::NotApplied(self.into())
             }

@@ -1,5 +1,4 @@
-//! Driver `kubernetes`: Leases in a namespace of Kubernetes. docs/storages/kubernetes.md has login, options, rights,
-//! costs and traps.
+//! Driver `kubernetes`: Leases in a namespace. docs/storages/kubernetes.md has login, options, rights, costs and traps.
 //!
 //! **How the contract is kept.** One Lease (`coordination.k8s.io/v1`) for each slot, setting and request, as a cell of
 //! [`Cells`](crate::cells::Cells). A claim, a renewal, a release or a batch is one request: POST creates a Lease that
@@ -23,11 +22,9 @@
 //!
 //! **Beside client-go**, which observes the spec and keeps annotations. A spec that does not match its digest was
 //! written by another program. Then the holder is the one in the spec, for `leaseDurationSeconds` without a change. No
-//! fence of ours stands on such a record, and the next epoch is larger than ours. If the other program overwrote a
-//! record under which a leader of ours may still work, a claim waits for the longest TTL of the name.
-//!
-//! A Lease that was deleted by hand is not vacant: a claim waits for the longest TTL of the name, and its leader is
-//! lost (`Replaced`).
+//! fence of ours stands on such a record, and the next epoch is larger than ours. If the other program replaced a
+//! record under which a leader of ours may still work, a claim waits for the longest TTL of the name. So it does after
+//! a Lease was deleted by hand, whose leader is lost (`Replaced`).
 //!
 //! **Login.** The kubeconfig is read once, because it may name another cluster later. The files that it names are read
 //! for each connection, and none is kept after a 401. The token of a file is read again after a minute.
@@ -49,8 +46,6 @@
 //! | a held Lease without a duration, or one with another key | `Fatal` | `Fatal` | another program writes it |
 //!
 //! Opening fails for good at 401, 403, and a certificate, file or login plug-in that can't be used.
-//!
-//! Which answer of the API server is which error of the contract, by the driver's table.
 
 mod config;
 mod connection;

@@ -8,8 +8,7 @@
 //! second copy of a request is refused before it is sent.
 //!
 //! **Servers without conditions** are the main danger: they accept every write, and two candidates lead. Opening tries
-//! three writes that must be refused, and needs the mark that [`init_storage`](crate::init_storage) leaves after a race
-//! of writers (`race.rs`).
+//! three writes that must be refused, and needs the mark that [`init_storage`](crate::init_storage) leaves (`race.rs`).
 //!
 //! **Errors.** A write that may have reached the server may have been applied, unless an answer denies it.
 //!
@@ -28,8 +27,6 @@
 //!
 //! A bucket that takes writes in two regions is refused where its name shows that. Closing does not wait for the
 //! sockets: the library's tasks end moments later.
-//!
-//! [`Response`]: an answer of an object store, and what it means, by the driver's table.
 
 mod config;
 mod connection;

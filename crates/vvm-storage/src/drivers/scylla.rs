@@ -14,11 +14,8 @@
 //! recognized. One case remains: a deposed leader may be told that its last batch was refused, although it landed
 //! before its successor's claim, if the successor has written since. All reads are `SERIAL`.
 //!
-//! A renewal reads no tombstone, because the first row of a partition with documents is never deleted.
-//!
 //! **Never early.** The driver uses no TTL of the server, and refuses a table that has one. No age is proven. No clock
-//! matters: statements have no timestamp, and cells get that of their transaction's ballot, which is larger than those
-//! before it.
+//! matters: statements have no timestamp, and cells get their transaction's ballot, which is larger than those before.
 //!
 //! **Levels** are recorded with the table: two levels on one row do not see each other, and both could lead.
 //!
@@ -43,8 +40,7 @@
 //! | refused, with a malformed row | `Fatal` | – | the same |
 //! | a batch of documents that is refused, with its own id in the row | applied | – | it lost, and another transaction finished it |
 //!
-//! **Closing** ends the library's tasks and sockets and waits for them. A running call keeps them until it ends;
-//! closing waits 5 s for a call that is not polled.
+//! **Closing** ends the library's tasks and sockets after running calls; it waits 5 s for a call that is not polled.
 
 mod config;
 mod connection;
@@ -170,8 +166,7 @@ impl ScyllaStorage {
             Step::Claim { .. } | Step::Renew { .. } | Step::Release { .. } => {
                 StepOutcome::Refused(columns.slot()?.into())
             }
-            // The server may lose ours to a transaction that then finishes it, find our batch when it tries
-            // again, and refuse it.
+            // The server may lose ours to a transaction that then finishes it, and refuse it when it tries again.
             Step::Batch { .. } if columns.last_batch_is(&id)? => StepOutcome::Applied,
             Step::Batch { .. } => StepOutcome::Refused(CurrentState::Nothing),
             Step::Settle { .. } => columns
@@ -185,8 +180,7 @@ impl ScyllaStorage {
 impl SysVvmStorage for ScyllaStorage {
     fn limits(&self) -> Limits {
         Limits {
-            // An attempt may take a tenth of it: enough for a transaction's four round trips between data
-            // centres, 50 ms each.
+            // An attempt may take a tenth of it: four round trips of a transaction between data centres, 50 ms each.
             min_ttl: Duration::from_secs(2),
             // CQL's limit is 65,535 bytes. This one is lower, because the server keeps keys in memory.
             max_key_bytes: 16 << 10,
@@ -379,8 +373,7 @@ fn of_preparing(error: &PrepareError) -> OpenError {
     }
 }
 
-/// A node that says that a request is invalid lacks the keyspace, the table or a column, perhaps only in its memory, or
-/// has a column already.
+/// A node that says `Invalid` lacks keyspace, table or column, perhaps only in memory, or has a column already.
 fn of_opening(cause: &ExecutionError) -> OpenError {
     match cause {
         ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::Unauthorized, why)) => {

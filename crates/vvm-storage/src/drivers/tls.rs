@@ -108,8 +108,7 @@ impl Pem {
     }
 }
 
-/// Verifies certificates as rustls does, but chooses the name that they must have: the client library of
-/// ScyllaDB passes only the addresses of nodes.
+/// Verifies as rustls does, but chooses the name to expect: the client library of ScyllaDB passes addresses alone.
 #[derive(Debug)]
 struct Verifier {
     names: ExpectedName,

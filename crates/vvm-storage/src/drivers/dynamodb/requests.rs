@@ -1,7 +1,5 @@
-//! [`Requests`]: each sent once, with the condition of its step.
-//!
-//! The conditions are those of [`decide`](crate::decide), stated as condition expressions: DynamoDB compares and writes
-//! an item, or all items of a transaction, at one moment.
+//! [`Requests`]: each sent once, with the condition of its step, that of [`decide`](crate::decide). DynamoDB compares
+//! and writes an item, or all items of a transaction, at one moment.
 
 use super::{
     DriverError,
@@ -132,17 +130,14 @@ impl Requests {
         Err(DriverError::of(error))
     }
 
-    /// Returns the leader record and the number of the last batch, when that batch is completely applied (I2).
+    /// Returns the leader record and the number of the last batch, when that batch is completely applied (I2). DynamoDB
+    /// decides a transaction at one moment and then applies it item by item, and reads do not wait for that: one
+    /// `GetItem` or `Query` may show an item after the transaction and another one before it. A claim succeeds as soon
+    /// as the transaction is done with the leader record. So a new leader could read a count without its predecessor's
+    /// last batch, or the count with that batch and not yet its documents.
     ///
-    /// DynamoDB decides a transaction at one moment and then applies it item by item. Reads do not wait for that: after
-    /// the decision, one `GetItem` or `Query` may show an item after the transaction and another one before it. A claim
-    /// succeeds as soon as the transaction is done with the leader record. So a new leader could read a count without
-    /// its predecessor's last batch, or the count with that batch and not yet its documents, and rely on what is about
-    /// to change.
-    ///
-    /// `TransactGetItems` is cancelled if any of its items belongs to a running transaction. One such request reads the
-    /// leader record, the count, and every document of the last batch. If it succeeds and shows the count from which
-    /// the ids were taken, then
+    /// `TransactGetItems` is cancelled if any of its items belongs to a running transaction. One reads leader record,
+    /// count and every document of the last batch. If it shows the count from which the ids were taken, then
     /// - no batch is running, because each one contains the leader record and the count;
     /// - the last batch is applied to each of its items;
     /// - so are all batches before it: before a leader sends a batch, it has the answer to the one before, which comes
@@ -277,8 +272,7 @@ pub(super) fn settle(update: UpdateItemFluentBuilder, value: &[u8]) -> UpdateIte
         .expression_attribute_values(":value", binary(value))
 }
 
-/// Declares names for expressions, where all are written with `#`: some, such as `write` and `value`, are
-/// reserved words of DynamoDB.
+/// Declares names for expressions, all written with `#`: some, such as `write` and `value`, are reserved by DynamoDB.
 fn named<const N: usize>(update: UpdateItemFluentBuilder, names: [&str; N]) -> UpdateItemFluentBuilder {
     names.into_iter().fold(update, |update, name| update.expression_attribute_names(format!("#{name}"), name))
 }

@@ -1,6 +1,5 @@
-//! The layout of slots, settings and documents, and the decoding of items.
-//!
-//! The number of the last batch has an item of its own, so that a renewal stays a write of less than 1 KB.
+//! The layout of slots, settings and documents, and the decoding of items. The number of the last batch has an item of
+//! its own, so that a renewal stays a write of less than 1 KB.
 
 use super::DecodeError;
 use crate::step::{Columns, RecordColumns};
@@ -13,8 +12,7 @@ pub(super) const PARTITION: &str = "pk";
 
 pub(super) const PLACE: &str = "cc";
 
-/// The attributes of items beside their keys. DynamoDB's time to live on one of them would delete records by
-/// DynamoDB's clock.
+/// The attributes of items beside their keys. A time to live on one would delete records by DynamoDB's clock.
 pub(super) const ATTRIBUTES: [&str; 8] = [EPOCH, INCARNATION, WRITE, TTL, HOLDER, VALUE, VERSION, IDS];
 
 pub(super) const EPOCH: &str = "epoch";

@@ -1,5 +1,4 @@
-//! [`Channel`]: HTTP/2 to one member, for all requests of a handle. tonic speaks gRPC on it, and hyper's tasks move its
-//! frames.
+//! [`Channel`]: HTTP/2 to one member, for all requests of a handle. tonic speaks gRPC on it, hyper's tasks move frames.
 
 use super::CallError;
 use crate::drivers::connection::Stream;

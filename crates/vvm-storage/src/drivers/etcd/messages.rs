@@ -1,5 +1,4 @@
-//! The messages of etcd's version 3, with the fields that this driver uses. Tags are those of etcd's own definitions
-//! (`rpc.proto`, `kv.proto`).
+//! The messages of etcd 3, with the fields used here. Tags are those of its own definitions (`rpc.proto`, `kv.proto`).
 
 use bytes::Bytes;
 use prost::{Message, Oneof};

@@ -1,5 +1,4 @@
-//! A storage is known by one key: its format, and random bytes that no other storage has. It is checked at each opening,
-//! and created by `vvm init-storage`.
+//! A storage is known by one key, checked at each opening and created by `vvm init-storage`: a format and random bytes.
 
 use super::{
     DriverError,

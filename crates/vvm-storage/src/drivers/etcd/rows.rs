@@ -1,8 +1,6 @@
-//! How slots, settings and documents are laid out in keys and values.
-//!
-//! A key has the prefix, a letter for what it is, and the partition. Numbers are big-endian. The key of a document is
-//! `d`, the length of the partition, the partition and the id. Its value is the number of the batch that wrote it, one
-//! byte, and the body.
+//! How slots, settings and documents are laid out in keys and values. A key has the prefix, a letter for what it is,
+//! and the partition. Numbers are big-endian. The key of a document is `d`, the length of the partition, the partition
+//! and the id. Its value is the number of the batch that wrote it, one byte, and the body.
 
 use super::{
     DecodeError,
@@ -24,8 +22,7 @@ pub(super) struct Keyspace {
 /// What every format of ours begins with.
 pub(super) const PROGRAM: &str = "vvm elections, format ";
 
-/// The value of the storage's own key, before random digits. A change that an older version would misread
-/// raises the number.
+/// The value of the storage's own key, before random digits. A change that older versions would misread raises it.
 pub(super) const FORMAT: &str = "vvm elections, format 1";
 
 /// A leadership: epoch, and incarnation unless the slot is vacant.

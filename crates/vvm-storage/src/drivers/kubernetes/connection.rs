@@ -220,8 +220,7 @@ impl Session {
         }
     }
 
-    /// Returns the head of the answer. [`driving`](Self::driving) reads the body.
-    /// Cancel safety: as [`ask`](Self::ask).
+    /// Returns the head of the answer. [`driving`](Self::driving) reads the body. Cancel safety: as [`ask`](Self::ask).
     pub(super) async fn begin(
         &mut self,
         request: Request<Full<Bytes>>,

@@ -1,5 +1,4 @@
-//! One context of a kubeconfig, and the [`Credential`] of its user. A Pod's token is replaced in its file, so the file is
-//! read again.
+//! One context of a kubeconfig, and the [`Credential`] of its user. A Pod's token file is replaced, so it is reread.
 
 use super::{
     credential::{Credential, pem},
@@ -115,7 +114,6 @@ impl From<PathBuf> for TokenFile {
 }
 
 impl Token {
-    /// # Cancel safety
     /// May be dropped and called again at will.
     pub(super) async fn get(&self, clock: &SystemClock) -> Result<Credential, OpenError> {
         let token = match self {

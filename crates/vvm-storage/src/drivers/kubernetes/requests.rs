@@ -60,8 +60,7 @@ impl Connections {
         }
     }
 
-    /// `None` if there is one already.
-    /// Cancel safety: as [`ask`](Self::ask).
+    /// `None` if there is one already. Cancel safety: as [`ask`](Self::ask).
     pub(super) async fn create(&self, lease: &Lease) -> Result<Option<Lease>, DriverError> {
         let answer = self.ask(JSON, Method::POST, &self.leases(), Some(json(lease)?)).await?;
         match answer.status {
@@ -71,8 +70,7 @@ impl Connections {
         }
     }
 
-    /// Replaces exactly the version of the object that `lease` names; `None` if it does not stand.
-    /// Cancel safety: as [`ask`](Self::ask).
+    /// Replaces exactly the version in `lease`; `None` if another stands. Cancel safety: as [`ask`](Self::ask).
     pub(super) async fn replace(&self, lease: &Lease) -> Result<Option<Lease>, DriverError> {
         let path = format!("{}/{}", self.leases(), lease.name());
         let answer = self.ask(JSON, Method::PUT, &path, Some(json(lease)?)).await?;
@@ -103,8 +101,7 @@ impl Connections {
         format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", self.cluster.namespace)
     }
 
-    /// Watches the Leases with a label.
-    /// Dropped, it leaves nothing open.
+    /// Watches the Leases with a label. Dropped, it leaves nothing open.
     pub(super) async fn watch(&self, label: &str) -> Result<Watch, DriverError> {
         let path = format!("{}?watch=1&labelSelector={}%3D{label}", self.leases(), rows::NAME);
         let credential = self.credential().await?;

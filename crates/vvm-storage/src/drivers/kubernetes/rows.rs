@@ -1,8 +1,5 @@
-//! A Lease: what each field shows to people and to client-go, and where the value of the cell is.
-//!
-//! A Lease whose spec another program wrote, such as client-go, is observed by the spec. client-go keeps our
-//! annotations, which then tell of the past: the last epoch and the documents, but no record. Nothing of ours
-//! stands on such a record (I2).
+//! A Lease: what each field shows to people and to client-go, and where the value of the cell is. Once another program
+//! has written the spec, our annotations tell of the past: last epoch and documents, but no record (I2).
 
 use super::names::{digest, is_slot, label, name};
 use crate::{
@@ -70,8 +67,7 @@ struct Metadata {
     finalizers: Vec<String>,
 }
 
-/// Reads bytes as a Lease, which other programs may have written, and the cell of a slot in it. Returns whether they are
-/// one. For tests of damaged input.
+/// Reads bytes as a Lease of any program, with a slot's cell. Returns whether they are one. For tests of damaged input.
 #[cfg(feature = "testing")]
 pub fn decodes(bytes: &[u8]) -> bool {
     let slot = crate::key::SlotNumber::new(std::num::NonZeroU32::MIN);

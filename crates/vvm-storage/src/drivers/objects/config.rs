@@ -67,8 +67,7 @@ pub struct OpenOptions {
     pub min_ttl: Duration,
     /// A PEM file with the authorities that sign the server's certificate, beside those of the system.
     pub tls_ca: Option<PathBuf>,
-    /// Send records and tokens in clear text to a server that is not on this machine. What the builder says of it does
-    /// not count.
+    /// Send records and tokens in clear text to a server that is not on this machine, whatever the builder says of it.
     pub allow_http: bool,
 }
 
@@ -170,7 +169,6 @@ impl Address {
         parse(url).map_err(|why| OpenError::of_url(url, why))
     }
 
-    /// Of a caller's own configuration.
     pub(super) fn of_builder(
         builder: &ObjectStoreBuilder,
         prefix: &str,

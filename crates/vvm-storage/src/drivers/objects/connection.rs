@@ -1,7 +1,6 @@
-//! Configures the client library: places from the URL alone, credentials from the platform's chain.
-//!
-//! The library's errors don't tell an answer to our request from one to its request for credentials, nor whether anything was
-//! sent. [`TracedConnector`] notes it in a [`Trace`], which stands in the extensions of our request.
+//! Configures the client library: places from the URL alone, credentials from the platform's chain. The library's
+//! errors don't tell an answer to our request from one to its request for credentials, nor whether anything was sent.
+//! [`TracedConnector`] notes it in a [`Trace`], which stands in the extensions of our request.
 
 use super::{
     Response,
@@ -204,8 +203,7 @@ fn sent_once() -> RetryConfig {
     RetryConfig { max_retries: 0, ..RetryConfig::default() }
 }
 
-/// Returns the variables of `names` that are set. No others: some of the library's name other places, or
-/// switch conditions off.
+/// Returns the variables of `names` that are set. Others of the library name other places, or switch conditions off.
 fn credentials<Key: FromStr>(
     names: &[&str],
     variable: impl Fn(&str) -> Option<String>,

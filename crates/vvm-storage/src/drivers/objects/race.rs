@@ -1,9 +1,8 @@
-//! Tries whether a server obeys the conditions of writes, and whether the prefix is the intended one.
-//!
-//! [`probe`] tries single writes that must be refused. [`race`] has two parts. Writers that hold one condition
-//! write at one moment: a server that compares and replaces in two steps acknowledges several of them. And one
-//! writer replaces an object again and again beside readers: a server that keeps content and tag apart shows
-//! the content of one write with the tag of the next one.
+//! Tries whether a server obeys the conditions of writes, and whether the prefix is the intended one. [`probe`] tries
+//! single writes that must be refused. [`race`] has two parts. Writers that hold one condition write at one moment: a
+//! server that compares and replaces in two steps acknowledges several of them. And one writer replaces an object again
+//! and again beside readers: a server that keeps content and tag apart shows the content of one write with the tag of
+//! the next one.
 
 use super::{DriverError, config::Address, connection::Requests};
 use crate::{
@@ -38,8 +37,7 @@ pub(super) struct RaceLimits {
     contended: usize,
     /// Replacements by one writer beside readers.
     watched: usize,
-    /// As many of them are tried however long it takes. A busy machine would otherwise try none, and a server
-    /// that only readers see to fail would be accepted.
+    /// At least as many, however long it takes: a busy machine could else accept a server whose fault only readers see.
     watched_at_least: usize,
     /// After this time, no other round begins.
     enough: Duration,

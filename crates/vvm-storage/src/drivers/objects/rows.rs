@@ -3,8 +3,7 @@
 use crate::Partition;
 use object_store::path::Path;
 
-/// The longest part of a name: servers on files have folders for slashes, and take 255 bytes for each part. With room
-/// for the ending.
+/// The longest part of a name, before its ending: servers on files have folders for slashes, with 255 bytes for a part.
 const PART_BYTES: usize = 240;
 
 #[derive(Clone, Debug)]

@@ -51,7 +51,6 @@ impl Address {
         parse(url).map_err(|why| OpenError::of_url(url, why))
     }
 
-    /// Of a caller's own session.
     pub(super) fn of_session(
         session: &Session,
         keyspace: &str,

@@ -1,8 +1,7 @@
-//! Connects to a cluster. Finds the cause in the client library's nested connection errors.
-//!
-//! [`LibraryTasksEnd`] waits until the connections of a session have ended (I9). The client library's tasks end by themselves
-//! after their session is dropped, and it does not report the end of the last one. But each task keeps the
-//! configuration until it ends, and a value of ours in it.
+//! Connects to a cluster. Finds the cause in the client library's nested connection errors. [`LibraryTasksEnd`] waits
+//! until the connections of a session have ended (I9). The client library's tasks end by themselves after their session
+//! is dropped, and it does not report the end of the last one. But each task keeps the configuration until it ends, and
+//! a value of ours in it.
 
 use super::{config::Address, statements::Levels};
 use crate::{
@@ -40,12 +39,10 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long nodes may disagree on the schema.
 const AGREEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A node that has been silent for twice this is not used any more: before the third attempt of a renewal at
-/// the default TTL.
+/// A node that is silent for twice this is not used: before the third attempt of a renewal at the default TTL.
 const KEEPALIVE: Duration = Duration::from_secs(1);
 
-/// No retries: the second request would be refused by what the first one wrote. No timestamps: the cells of a
-/// transaction get its ballot.
+/// No retries: the second request would be refused by the first one's write. No timestamps: cells get the ballot's.
 pub(super) fn sent_once(profile: ExecutionProfileBuilder, address: &Address) -> ExecutionProfileHandle {
     let profile = profile
         .retry_policy(Arc::new(FallthroughRetryPolicy::new()))
@@ -226,8 +223,7 @@ fn of_io(error: &io::Error) -> Option<Stream<'_>> {
 /// The last tasks end within milliseconds of their session. Only a request that is not polled keeps it longer.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Part of every task's configuration. It is an address translator that translates nothing, because the
-/// library lets its users provide one.
+/// Part of every task's configuration: an address translator, which users may provide, and which translates nothing.
 #[derive(Debug)]
 pub(super) struct LibraryTaskToken {
     _alive: watch::Sender<()>,

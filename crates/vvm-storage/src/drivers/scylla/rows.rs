@@ -1,9 +1,6 @@
-//! The rows of slots, settings and documents, and the columns of an answer.
-//!
-//! `incarnation` is null before the first leadership, and empty after a release.
-//!
-//! The first batch creates an empty first row, which is never deleted: to check static columns, the server reads up to
-//! the first live row, and would otherwise read thousands of tombstones.
+//! The rows of slots, settings and documents, and the columns of an answer. `incarnation` is null before the first
+//! leadership, empty after a release. The first batch creates a first row that is never deleted: to check static
+//! columns, the server reads up to the first live row, and would otherwise read thousands of tombstones.
 
 use super::{DecodeError, DriverError};
 use crate::step::{self, RecordColumns};

@@ -1,6 +1,5 @@
 //! Checks keyspace, table and copies at each opening, and creates what is missing. Nodes learn of it one after another.
-//! The level is recorded in the table's comment, because every node has the schema, even in a data centre that is cut
-//! off.
+//! The level is in the table's comment, because every node has the schema, even in a data centre that is cut off.
 
 use super::{
     config::Address,
@@ -93,8 +92,7 @@ pub(super) async fn check(session: &Session, address: &Address) -> Result<(), Op
     Ok(())
 }
 
-/// Fails if this user may not read the table: preparing a statement needs no right. Other errors are left to
-/// later requests.
+/// Fails if this user may not read the table: preparing a statement needs no right. Later requests show other errors.
 pub(super) async fn check_permission(session: &Session, address: &Address) -> Result<(), OpenError> {
     let read = format!("SELECT value FROM \"{}\".{TABLE} WHERE pk = 0x00", address.keyspace);
     is_permitted(session, address, read).await
@@ -233,8 +231,7 @@ async fn attempt(session: &Session, address: &Address) -> Result<(), OpenError> 
     check_permission_to_lead(session, address).await
 }
 
-/// Checks that every reachable node serves the table. Schema agreement is not enough: a node persists a new
-/// table before it has it in memory.
+/// Checks that every reachable node serves the table. Nodes agree on a schema before they have it in memory.
 async fn served_everywhere(session: &Session, keyspace: &str) -> Result<(), OpenError> {
     let state = session.get_cluster_state();
     for node in state.get_nodes_info().iter().filter(|node| node.is_connected()) {
@@ -253,8 +250,7 @@ async fn served_everywhere(session: &Session, keyspace: &str) -> Result<(), Open
     Ok(())
 }
 
-/// The table's id follows from the keyspace. With random ids, two nodes could create two tables at once, and the rows
-/// of one would be lost.
+/// The table's id follows from the keyspace. With random ids, two nodes could create two tables, and lose one's rows.
 fn table(address: &Address) -> String {
     let Address { keyspace, .. } = address;
     let columns = COLUMNS.map(|(name, of_type, kind)| {

@@ -1,7 +1,5 @@
-//! The statement of each step, prepared once.
-//!
-//! The conditions are those of [`decide`](crate::decide): a transaction compares all of them with one state of the partition,
-//! and writes all or nothing.
+//! The statement of each step, prepared once. The conditions are those of [`decide`](crate::decide): a transaction
+//! compares all of them with one state of the partition, and writes all or nothing.
 
 use super::{
     DriverError,
