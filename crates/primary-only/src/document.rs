@@ -1,9 +1,7 @@
 //! The documents of one service: their ids ([`Collection`]) and bodies. A document's id is `primary-only/`, the
 //! collection's name, a zero byte, and the instance's id as text. No name contains a zero byte, so collections never
-//! overlap. Other writers choose another beginning.
-//!
-//! A body is a format byte, the service's schema version, and its state as JSON. The version stands outside of
-//! the JSON, so that a program can read it before it parses the state.
+//! overlap. Other writers choose another beginning. A body is a format byte, the service's schema version, and its
+//! state as JSON. The version stands outside of the JSON, so that a program can read it before it parses the state.
 
 use crate::BoxError;
 use bytes::{BufMut, Bytes, BytesMut};

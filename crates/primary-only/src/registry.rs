@@ -1,5 +1,4 @@
-//! [`Registry`]: the services of a process, fixed before a term begins. [`Registry::lead`]: one term of all
-//! services.
+//! [`Registry`]: the services of a process, fixed before a term begins. [`Registry::lead`]: one term of all services.
 
 use crate::{
     InstanceStatus, LeadError, NotACollection, Service, ServiceHandle, ServiceStatus,
@@ -86,8 +85,7 @@ impl Registry {
         self.first_instances(usize::MAX)
     }
 
-    /// Returns the status of the first `most` instances, and calls only their
-    /// [`Task::report`](crate::Task::report): for pages that list a large registry.
+    /// [`instances`](Self::instances), of the first `most` alone: for pages that list a large registry.
     pub fn first_instances(&self, most: usize) -> Vec<InstanceStatus> {
         let mut instances = Vec::new();
         for service in self.services.iter() {
@@ -96,11 +94,9 @@ impl Registry {
         instances
     }
 
-    /// Runs the services under a leadership until `stop`. Returns when none of their instances runs, so that
-    /// the leadership may be released (I6).
-    ///
-    /// In a program on `vvm-host`, one service calls this function and does nothing else:
-    ///
+    /// Runs the services under a leadership until `stop`. Returns when none of their instances runs, so that the
+    /// leadership may be released (I6). In a program on `vvm-host`, one service calls this function and does nothing
+    /// else:
     /// ```
     /// # use {ielections::Key, primary_only::Registry, vvm_orch::{Service, service_fn}};
     /// fn primary_only<K: Key>(registry: Registry) -> Box<dyn Service<K>> {
@@ -108,14 +104,10 @@ impl Registry {
     /// }
     /// ```
     ///
-    /// If an instance does not end, this function waits for it until the kill deadline ends the process.
-    /// After [`RegistryConfig::join_timeout`](crate::RegistryConfig) it logs which instances still run.
-    ///
-    /// # Errors
-    /// [`LeadError`]. No instance of this term runs then.
-    ///
-    /// # Cancel safety
-    /// Dropping it interrupts the instances without waiting, so keep the leadership. The next term waits for them.
+    /// If an instance does not end, this function waits for it until the kill deadline ends the process. After
+    /// [`RegistryConfig::join_timeout`](crate::RegistryConfig) it logs which instances still run. After an error, no
+    /// instance of this term runs. Dropping the future interrupts the instances without waiting, so keep the
+    /// leadership. The next term waits for them.
     pub async fn lead(&self, standing: Standing, stop: CancellationToken) -> Result<(), LeadError> {
         let _turn = self.turns.take(&standing)?;
         let documents = standing.documents().ok_or(LeadError::NoDocuments)?;

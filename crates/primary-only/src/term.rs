@@ -1,5 +1,4 @@
-//! [`Term`]: a leadership under which the services run. [`TermGate`]: they run under one at a time, and under each at
-//! most once.
+//! [`Term`]: a leadership under which services run. [`TermGate`]: they run under one at a time, and under none twice.
 
 use ielections::{
     Document, DocumentId, DocumentReadError, DocumentVersion, DocumentWrite, DocumentWriteError, Documents,

@@ -1,5 +1,4 @@
-//! Fencing: a write of a deposed leader is refused, ends its term, and is not repeated. The result that an
-//! instance receives for a write is true.
+//! Fencing: a write of a deposed leader is refused, ends its term, and is not repeated. Results of writes are true.
 
 use crate::rig::{Steps, depose, in_term, release, run};
 use ielections::testing::mock::{
