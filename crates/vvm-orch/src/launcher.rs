@@ -1,7 +1,6 @@
-//! [`Launcher`]: campaigns, then starts the services one after the other. It ends when the services are ready, the
-//! leadership is lost or the VVM stops. The shutdowner follows in the same task. Start and work of a service share one
-//! task, so that neither is dropped half-way. If the VVM stops while a service starts, it cancels the start and waits
-//! for it (I6).
+//! [`Launcher`]: campaigns, then starts the services one by one. It ends when the services are ready, the leadership is
+//! lost or the VVM stops. The shutdowner follows in the same task. Start and work of a service share one task, so
+//! neither is dropped half-way. If the VVM stops while a service starts, it cancels the start and waits for it (I6).
 
 use crate::{BoxError, Failure, Problem, Service, ServiceContext, VvmLeadership, state::VvmState};
 use ielections::{

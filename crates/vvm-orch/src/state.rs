@@ -1,5 +1,4 @@
-//! [`VvmState`]: shared by the tasks and handles of a VVM. What it shows to callers: [`Problem`], [`NotLeading`],
-//! [`VvmLeadership`].
+//! [`VvmState`]: what tasks and handles of a VVM share. Callers see [`Problem`], [`NotLeading`], [`VvmLeadership`].
 
 use ielections::{AcquireError, Loss, Standing};
 use std::{error::Error, sync::Arc};
@@ -99,8 +98,7 @@ pub enum Problem {
     /// No slot was acquired.
     #[error("leadership was not acquired: {0}")]
     NotAcquired(#[source] Arc<AcquireError>),
-    /// The leadership was lost, or must be released. With [`Loss::EngineEnded`] the kill deadline may still
-    /// be armed, and then ends the process.
+    /// The leadership was lost, or must be released. After [`Loss::EngineEnded`] the kill deadline may end the process.
     #[error("leadership was lost: {0}")]
     Lost(#[source] Loss),
     /// A service did not become ready.
