@@ -1,6 +1,5 @@
 //! [`HostStorage`]: the one layer between a host's campaigns and the storage. Scans also read operators' requests,
-//! which may refuse claims. Every answer goes to the host's status. A release wakes the other candidates of this
-//! machine.
+//! which may refuse claims. Every answer goes to the host's status. A release wakes this machine's other candidates.
 
 use crate::{
     left_behind::{LeftBehind, OnClaim},

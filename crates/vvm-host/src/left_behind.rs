@@ -10,10 +10,9 @@ use vvm_storage::{ElectionKey, SlotNumber};
 /// Learns of each claim before it is sent, and when no record of the host is left (`Host::report_claims`).
 pub(crate) type OnClaim = Box<dyn Fn(Option<LeftBehind>) + Send + Sync>;
 
-/// The record that a process leaves behind if it dies: of its leadership, or of a claim whose outcome is unknown.
-///
-/// The caller has proof that nothing of it works any more (I6). Each claim has an incarnation and an epoch of its own,
-/// and the release names both, so it changes no record of another leadership (I2). What the dead process had sent is
+/// The record that a process leaves behind if it dies: of its leadership, or of a claim whose outcome is unknown. The
+/// caller has proof that nothing of it works any more (I6). Each claim has an incarnation and an epoch of its own, and
+/// the release names both, so it changes no record of another leadership (I2). What the dead process had sent is
 /// refused afterwards: a renewal names a version that is gone, a batch a fence that has fallen, a claim an earlier
 /// epoch (I7). A claim that still is in the network when the release finds no record of it may be applied later.
 /// Nothing works under that record, and it expires by its TTL.

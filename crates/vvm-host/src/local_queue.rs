@@ -1,10 +1,9 @@
-//! [`LocalQueue`]: the starts on one machine that wait until they become candidates.
-//!
-//! Starts of one line pile up, as of a cron job that hangs. As many of them as there are slots, and one more, are
-//! candidates, with their processes and connections. The others wait here, each in one process, without a connection.
-//! Locks of files (flock(2)) in the folder of local wake-ups decide which start is a candidate. The kernel releases
-//! them when a process ends. They decide only which start waits, never which one leads: I1 rests on the storage alone.
-//! A lock that is held too long costs promptness, and one that is held by two processes costs a connection.
+//! [`LocalQueue`]: the starts on one machine that wait until they become candidates. Starts of one line pile up, as of
+//! a cron job that hangs. As many of them as there are slots, and one more, are candidates, with their processes and
+//! connections. The others wait here, each in one process, without a connection. Locks of files (flock(2)) in the
+//! folder of local wake-ups decide which start is a candidate. The kernel releases them when a process ends. They
+//! decide only which start waits, never which one leads: I1 rests on the storage alone. A lock that is held too long
+//! costs promptness, and one that is held by two processes costs a connection.
 
 use crate::{
     local_wakeups::{LocalDir, UnfitFolder, folder::hash},

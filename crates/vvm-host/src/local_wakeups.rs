@@ -77,12 +77,10 @@ fn is_old(path: &Path) -> bool {
     made.is_some_and(|made| now > Duration::from_secs(made).saturating_add(ABANDONED))
 }
 
-/// The wake-ups of one candidate: sends to the others, and receives from them.
-///
-/// **Nothing depends on a wake-up, and nothing in one is trusted.** A receiver only looks at the storage
-/// sooner, and limits how often. A forged or repeated datagram costs a look, a lost one costs
-/// promptness: the receiver polls anyway. So a wake-up can't open a slot (I5), and can't stop or prolong
-/// work (I1). Sending never waits (I10); a receiver whose queue is full has wake-ups enough.
+/// The wake-ups of one candidate: sends to the others, and receives from them. **Nothing depends on a wake-up, and
+/// nothing in one is trusted.** A receiver only looks at the storage sooner, and limits how often. A forged or repeated
+/// datagram costs a look, a lost one costs promptness: the receiver polls anyway. So a wake-up can't open a slot (I5),
+/// and can't stop or prolong work (I1). Sending never waits (I10); a receiver whose queue is full has wake-ups enough.
 pub(crate) struct LocalWakeups {
     sender: WakeSender,
     receiver: Option<WakeReceiver>,

@@ -7,8 +7,7 @@ use std::time::Duration;
 use vvm_clock::{SystemWallClock, WallClock as _};
 
 pub(crate) struct Metric<Source: ?Sized> {
-    /// Without unit and ending: Prometheus gets `vvm_margin_seconds` and `vvm_losses_total`, and what converts from
-    /// OpenTelemetry makes the same.
+    /// Without unit and ending: Prometheus and what converts from OpenTelemetry add `_seconds` and `_total`.
     pub(crate) name: &'static str,
     pub(crate) help: &'static str,
     pub(crate) samples: Samples<Source>,

@@ -330,8 +330,7 @@ mod tests {
         periods
     }
 
-    /// The forms of texts: what was run before, a forgotten one of it, and whether that one is told to be older.
-    /// What is not told is new, and runs.
+    /// Forms of texts: what was run, a forgotten one, and whether that is told to be older. What is not told is new.
     #[test]
     fn older_is_judged_only_among_texts_of_one_form_that_shows_an_order() {
         let day = |number: u32| (1 + number / 28, 1 + number % 28);

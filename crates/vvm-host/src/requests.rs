@@ -33,11 +33,10 @@ impl StopDemand {
     }
 }
 
-/// Decides whether work may start under a leadership that was just acquired.
-///
-/// **No work runs from the moment `vvm pause` reports success until `vvm resume`.** `vvm pause` writes the
-/// pause. Then it reads every slot, linearizably, until it has seen each of them vacant once. Take a
-/// leadership of one of these slots. Its claim is applied either before that read or after it.
+/// Decides whether work may start under a leadership that was just acquired. **No work runs from the moment `vvm pause`
+/// reports success until `vvm resume`.** `vvm pause` writes the pause. Then it reads every slot, linearizably, until it
+/// has seen each of them vacant once. Take a leadership of one of these slots. Its claim is applied either before that
+/// read or after it.
 ///
 /// - Before: the read finds the slot vacant, so the leadership is over. It ended by its own release, before
 ///   which its work had stopped (I6), or by a take-over, before which its process was dead (I1). The

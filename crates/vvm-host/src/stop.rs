@@ -9,8 +9,7 @@ use tokio::signal::unix::{Signal as Arrivals, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use vvm_clock::{Clock, Instant};
 
-/// Two requests to one process within this time count as one: a person is slower, and a program needs far
-/// less between two calls of kill(2).
+/// Two requests to one process within this time count as one: a person is slower, two calls of kill(2) far faster.
 const ECHO: Duration = Duration::from_millis(100);
 
 /// The process that was signalled.

@@ -107,8 +107,7 @@ impl StorageInspector {
         Self { storage, name, cluster, clock, url: StorageUrl::from("") }
     }
 
-    /// Wakes the candidates of this machine, so that they look at the storage at once. A candidate that is
-    /// not woken looks by itself within its poll.
+    /// Wakes this machine's candidates to look at the storage at once. One that is not woken looks within its poll.
     pub fn wake_candidates(&self, local_dir: Option<&LocalDir>) {
         if let Ok(candidates) = WakeSender::to(local_dir.unwrap_or(&LocalDir::Usual), &self.name) {
             candidates.wake();

@@ -191,8 +191,7 @@ impl PeriodWriter {
         let (marked, mut is_logged) = (self.ended(attempt, None)?, false);
         loop {
             match self.write(&marked).await {
-                // An operator may correct it in time. To give up early has no advantage: the next leader would run
-                // the work again.
+                // An operator may correct it in time. If this gave up, the next leader would run the work again.
                 Err(PeriodError::Refused(cause)) => self.pause(&cause, &mut is_logged).await,
                 outcome => return outcome,
             }

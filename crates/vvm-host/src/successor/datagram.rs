@@ -1,7 +1,5 @@
-//! A datagram between a leader and its successor, as bytes with a MAC.
-//!
-//! Every datagram has the same length, so that no answer is longer than what it answers: an address that was forged gets
-//! no more bytes than the forger sent. Integers are big-endian.
+//! A datagram between a leader and its successor, as bytes with a MAC. Every datagram has the same length, so no answer
+//! is longer than what it answers: a forged address gets no more bytes than the forger sent. Integers are big-endian.
 //!
 //! | bytes | what |
 //! |---|---|
