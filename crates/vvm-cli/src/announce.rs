@@ -1,10 +1,9 @@
-//! TextLayer on standard error that block on no pipe or terminal. A line that can't be written at once is dropped, so that
-//! a paused reader or a stopped terminal does not hold up a renewal. The kernel calls a regular file always ready: on
-//! a disk that hangs, a line holds up this process, and the kill deadline ends its command.
-//!
-//! With `--log-format json` each line is one object. Changes of state are then events of `tracing`
-//! (`vvm_host`), and [`say_text`] prints nothing. Events of `vvm` itself have the target `vvm`: text shows
-//! their message, except for changes of state; JSON all fields. `VVM_LOG` selects events of the libraries.
+//! Lines on standard error, which block on no pipe or terminal. A line that can't be written at once is dropped, so
+//! that a paused reader or a stopped terminal does not hold up a renewal. The kernel calls a regular file always ready:
+//! on a disk that hangs, a line holds up this process, and the kill deadline ends its command. With `--log-format json`
+//! each line is one object. Changes of state are then events of `tracing` (`vvm_host`), and [`say_text`] prints
+//! nothing. Events of `vvm` itself have the target `vvm`: text shows their message, except for changes of state; JSON
+//! all fields. `VVM_LOG` selects events of the libraries.
 
 use clap::ValueEnum;
 use jiff::Timestamp;

@@ -1,7 +1,6 @@
-//! `vvm demo`: real `vvm run` on one SQLite file. One leads, crashes, stops, hangs; the next one takes over.
-//!
-//! The processes tell what happens: the lines of their logs are shown, and at the end their history. `script` has
-//! the steps. `checks` decides by the workers' own logs which promises hold.
+//! `vvm demo`: real `vvm run` on one SQLite file. One leads, crashes, stops, hangs; the next one takes over. The
+//! processes tell what happens: the lines of their logs are shown, and at the end their history. `script` has the
+//! steps. `checks` decides by the workers' own logs which promises hold.
 
 mod candidate;
 mod checks;

@@ -1,7 +1,6 @@
-//! `vvm elect`: runs hooks when a leadership begins and ends. The leader is a process that vvm did not start.
-//!
-//! A thread of its own runs the hooks ([`hooks`]), and heeds the kill deadline, too ([`Hooks`]). Nothing
-//! here proves that the last leader is dead (I1): receivers of writes must check the fencing token.
+//! `vvm elect`: runs hooks when a leadership begins and ends. The leader is a process that vvm did not start. A thread
+//! of its own runs the hooks ([`hooks`]), and heeds the kill deadline, too ([`Hooks`]). Nothing here proves that the
+//! last leader is dead (I1): receivers of writes must check the fencing token.
 
 mod demoter;
 mod hooks;

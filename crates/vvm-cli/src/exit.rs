@@ -1,6 +1,5 @@
-//! The exit statuses of `vvm`, apart from the command's own.
-//!
-//! 64 to 78 are those of sysexits.h; 79 to 81 are free there; 126, 127 and 128 + n are the shell's.
+//! The exit statuses of `vvm`, apart from the command's own. 64 to 78 are those of sysexits.h; 79 to 83 are free there;
+//! 126, 127 and 128 + n are the shell's.
 
 pub(crate) use vvm_containment::die_of;
 pub(crate) use vvm_host::exit_status::*;

@@ -41,9 +41,8 @@ struct ObservedRecord {
 }
 
 impl Observation {
-    /// Adds an answer that arrived at `now`, and returns what all answers prove.
-    ///
-    /// A record ages from the answer that first showed it, or by the age that the storage proves (I5).
+    /// Adds an answer that arrived at `now`, and returns what all answers prove. A record ages from the answer that
+    /// first showed it, or by the age that the storage proves (I5).
     pub(crate) fn add(&mut self, slot: &Slot, now: Instant) -> Liveness {
         let Slot::Held { entry, proven_age } = slot else {
             self.0 = None;

@@ -1,8 +1,7 @@
-//! `vvm pause` and `vvm resume`: no process leads a name in between.
-//!
-//! `requests::may_work` of `vvm-host` says what a successful pause guarantees, and why. The part of this
-//! command is the order: it writes the pause, and then sees by linearizable reads that each slot is clear. A read
-//! that the storage does not answer is repeated: the pause stands meanwhile.
+//! `vvm pause` and `vvm resume`: no process leads a name in between. `requests::may_work` of `vvm-host` says what a
+//! successful pause guarantees, and why. The part of this command is the order: it writes the pause, and then sees by
+//! linearizable reads that each slot is clear. A read that the storage does not answer is repeated: the pause stands
+//! meanwhile.
 
 use crate::{
     announce::say,

@@ -1,8 +1,6 @@
-//! [`Release`]: after the death of a host or keeper, the guardian has the record released, so that the next
-//! leader does not wait for the rest of the TTL.
-//!
-//! The guardian has proof that nothing of the leadership runs (I6). The release itself runs in a process of
-//! its own, `stage-release`, because the guardian must not hang with a storage.
+//! [`Release`]: after the death of a host or keeper, the guardian has the record released, so that the next leader does
+//! not wait for the rest of the TTL. The guardian has proof that nothing of the leadership runs (I6). The release
+//! itself runs in a process of its own, `stage-release`, because the guardian must not hang with a storage.
 
 use crate::{
     announce::{self, is_json, say, say_text, write_event},
@@ -39,12 +37,11 @@ pub(crate) struct Release {
 }
 
 impl Release {
-    /// Returns the release of what a dead host led or had claimed: the guardian knows each claim before it is
-    /// sent. `None` without proof of the end of every process, and without such a claim. `None` also if the
-    /// host has ended in an orderly way: it has released the record itself, or had a reason not to. Two of its
-    /// reasons do not hold for the guardian. After a loss the storage did not take the host's release, but may take one of
-    /// another process, as if a file of the host may not grow. And what a dead keeper had started are children of the
-    /// guardian since (I6).
+    /// Returns the release of what a dead host led or had claimed: the guardian knows each claim before it is sent.
+    /// `None` without proof of the end of every process, and without such a claim. `None` also if the host has ended in
+    /// an orderly way: it has released the record itself, or had a reason not to. Two of its reasons do not hold for
+    /// the guardian. After a loss the storage did not take the host's release, but may take one of another process, as
+    /// if a file of the host may not grow. And what a dead keeper had started are children of the guardian since (I6).
     pub(crate) fn new(told: &HostReport, end: &GuardEnded, args: &RunArgs) -> Option<Self> {
         let leading = told.claim?;
         let &GuardEnded { proven, reaped_at, deadline, .. } = end;
@@ -124,8 +121,7 @@ pub(crate) fn main(args: &RunArgs) -> ExitCode {
     }
 }
 
-/// Releases the record of a dead leader for the process `by`, and reports `how` to the history and the log.
-/// Returns false if the record may stand.
+/// Releases a dead leader's record for the process `by`, and reports `how` to history and log. False if it may stand.
 pub(crate) fn release(
     candidate: &CandidateArgs,
     (leading, since): (RecordId, Instant),

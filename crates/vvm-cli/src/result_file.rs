@@ -1,7 +1,6 @@
-//! The result file: the outcome of a `vvm run`, apart from the status of its command. Pictures are written likewise.
-//!
-//! A regular file is replaced as a whole, by the rename of a temporary file beside it. A symlink stays, and its target
-//! is replaced. Anything else is refused, because a rename would turn a FIFO or a device into a regular file.
+//! The result file: the outcome of a `vvm run`, apart from the status of its command. Pictures are written likewise. A
+//! regular file is replaced as a whole, by the rename of a temporary file beside it. A symlink stays, and its target is
+//! replaced. Anything else is refused, because a rename would turn a FIFO or a device into a regular file.
 
 use crate::{
     announce::say,

@@ -1,7 +1,6 @@
-//! The host process of `vvm run` and `vvm once`: campaigns, leads, and decides about the command.
-//!
-//! Its main thread is the async runtime, and starts the keepers of commands. One other thread watches the
-//! guardian, and ends this process if the guardian dies.
+//! The host process of `vvm run` and `vvm once`: campaigns, leads, and decides about the command. Its main thread is
+//! the async runtime, and starts the keepers of commands. One other thread watches the guardian, and ends this process
+//! if the guardian dies.
 
 mod args;
 mod command;
@@ -183,11 +182,8 @@ impl CurrentCampaign {
     }
 }
 
-/// Leads until the last campaign has ended, and returns how `vvm` is to end. Each campaign has a copy of
-/// `runner`, with a record of its own.
-///
-/// # Cancel safety
-/// Not cancel safe: dropped, it leaves a leadership whose work has not stopped.
+/// Leads until the last campaign has ended, and returns how `vvm` is to end. Each campaign has a copy of `runner`, with
+/// a record of its own. Not cancel safe: dropped, it leaves a leadership whose work has not stopped.
 async fn lead(runner: &CommandRunner, host: Host, app: Option<WarmApp>) -> ExitWish {
     let warm = app.as_ref().map(WarmApp::services);
     let CommandRunner { args, control, status, clock, .. } = runner;
@@ -250,8 +246,7 @@ async fn lead(runner: &CommandRunner, host: Host, app: Option<WarmApp>) -> ExitW
         });
         tokio::select! {
             biased;
-            // Before the host, which waits for the storage when it drops an attempt to open it (I10). A warm app has
-            // to stop first.
+            // Before the host, which waits for the storage when it drops an opening (I10). A warm app stops first.
             () = control.stopped_while_opening(), if !args.warm => runner.end_while_opening(),
             ended = &mut running => nothing = ended,
             () = hangs_after_second_request(control, clock) => {
@@ -362,8 +357,7 @@ impl CommandRunner {
     }
 }
 
-/// Waits until a second stop request was made, no process of the command is left, and the host has not ended
-/// for a while (I10).
+/// Waits until a second stop was requested, no process of the command is left, and the host has hung for a while (I10).
 async fn hangs_after_second_request(control: &Control, clock: &Arc<dyn Clock>) {
     control.kill.cancelled().await;
     while control.has_worker() {

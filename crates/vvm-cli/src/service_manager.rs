@@ -1,7 +1,5 @@
-//! Notifies the service manager (sd_notify(3)): ready, status, stopping.
-//!
-//! The guardian sends it, because the manager knows only that process. A standby is ready: otherwise the
-//! manager would take it for a service that does not start.
+//! Notifies the service manager (sd_notify(3)): ready, status, stopping. The guardian sends it, because the manager
+//! knows only that process. A standby is ready: otherwise the manager would take it for a service that does not start.
 
 use crate::leadership::{Activity, HostState};
 use std::{

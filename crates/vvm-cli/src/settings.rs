@@ -1,8 +1,6 @@
-//! Completes the command line by settings from the environment and a file.
-//!
-//! The command line overrides the environment, and the environment overrides the file, also where two
-//! options conflict: `--acquire-timeout 1m` removes `try = true` of a file. The guardian hands the result
-//! to the host, because the file may change.
+//! Completes the command line by settings from the environment and a file. The command line overrides the environment,
+//! and the environment overrides the file, also where two options conflict: `--acquire-timeout 1m` removes `try = true`
+//! of a file. The guardian hands the result to the host, because the file may change.
 
 mod file;
 
@@ -197,8 +195,7 @@ fn value_in_environment(
     Ok(Some((values, format!("is set by {name}"))))
 }
 
-/// Warns of a variable that seems to be a misspelled setting. It is not refused, because other programs use
-/// the environment, too.
+/// Warns of what seems to be a misspelled setting. It is not refused: other programs use the environment, too.
 fn warn_of_misspelled(cli: &Command, variables: &Variables) {
     let names = variables.iter().filter_map(|(name, _)| name.to_str());
     for name in names.filter(|name| !is_known_variable(cli, name)) {

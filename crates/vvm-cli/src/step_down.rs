@@ -1,8 +1,7 @@
-//! `vvm step-down`: requests that a leader hands its slot over, and reports the outcome.
-//!
-//! A request has stages (`vvm_storage::Stage`), each written by comparison with the one before. So a request
-//! that this command has withdrawn before the leader began will never take effect. An interrupted command
-//! withdraws too: a request left behind would be granted whenever its standby starts.
+//! `vvm step-down`: requests that a leader hands its slot over, and reports the outcome. A request has stages
+//! (`vvm_storage::Stage`), each written by comparison with the one before. So a request that this command has withdrawn
+//! before the leader began will never take effect. An interrupted command withdraws too: a request left behind would be
+//! granted whenever its standby starts.
 
 use crate::{
     announce::say,

@@ -32,9 +32,8 @@ pub(crate) enum QueueOutcome {
     TimedOut,
 }
 
-/// Waits until it is the turn of this start, which began at `began`. `on_wait` is called once if it has to wait.
-///
-/// A start that ends soon in any case does not wait, nor does one that serves before it leads: a warm app, or HTTP.
+/// Waits until it is the turn of this start, which began at `began`. `on_wait` is called once if it has to wait. A
+/// start that ends soon in any case does not wait, nor does one that serves before it leads: a warm app, or HTTP.
 /// Without a folder, or if the system refuses, there is no queue: the storage alone decides which candidate leads.
 pub(crate) fn wait_for_turn(
     args: &RunArgs,

@@ -1,7 +1,6 @@
-//! `vvm ui`: a page of all names in a storage, for browsers. It reads alone, and only while a browser looks.
-//!
-//! The server answers from [`Names`], and so waits for no storage. One loop reads: one [`Step`] at a time, at most one
-//! request a second, however many browsers and names there are.
+//! `vvm ui`: a page of all names in a storage, for browsers. It reads alone, and only while a browser looks. The server
+//! answers from [`Names`], and so waits for no storage. One loop reads: one [`Step`] at a time, at most one request a
+//! second, however many browsers and names there are.
 
 mod names;
 

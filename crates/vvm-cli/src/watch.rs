@@ -1,6 +1,5 @@
-//! `vvm watch`: a line for each change. Reads as a standby does, at a modest interval.
-//!
-//! [`look`] reads, [`Slots`] remembers what was seen, and a [`WatchEvent`] is a difference.
+//! `vvm watch`: a line for each change. Reads as a standby does, at a modest interval. [`look`] reads, [`Slots`]
+//! remembers what was seen, and a [`WatchEvent`] is a difference.
 
 use crate::{
     args::{InvalidValue, TargetArgs, parse_duration},

@@ -1,6 +1,5 @@
-//! Completions and manual pages, generated from the description of the command line.
-//!
-//! The program prints them itself, so that a packager needs no build step.
+//! Completions and manual pages, generated from the description of the command line. The program prints them itself, so
+//! that a packager needs no build step.
 
 use crate::{announce::say, exit, inspection::InspectionError};
 use clap::{Args, Command, builder::Resettable};

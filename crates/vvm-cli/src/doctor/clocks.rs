@@ -1,7 +1,6 @@
-//! The machine's clocks: the rate of the one that elections use, and the wall clock beside the newest epoch.
-//!
-//! Elections compare two readings of one clock on one machine, and rely on the clock rates of two machines
-//! within 10 % of each other. A machine alone can't tell how far its own hardware is off.
+//! The machine's clocks: the rate of the one that elections use, and the wall clock beside the newest epoch. Elections
+//! compare two readings of one clock on one machine, and rely on the clock rates of two machines within 10 % of each
+//! other. A machine alone can't tell how far its own hardware is off.
 
 use super::{CheckResult, Health};
 use crate::shown::HumanDuration;

@@ -1,8 +1,6 @@
-//! [`Demoter`]: the process that demotes after the death of this one. It runs the on-loss hook, and releases
-//! the record if the hook attests by its success that nothing leads here any more.
-//!
-//! A child and no guardian: a guardian ends all that descends from it, and what a hook has started is not for
-//! `vvm` to kill.
+//! [`Demoter`]: the process that demotes after the death of this one. It runs the on-loss hook, and releases the record
+//! if the hook attests by its success that nothing leads here any more. A child and no guardian: a guardian ends all
+//! that descends from it, and what a hook has started is not for `vvm` to kill.
 
 use super::ElectArgs;
 use crate::{
@@ -81,9 +79,8 @@ impl Demoter {
         self.send(message, |link, note| link.tell(note));
     }
 
-    /// Sends that a hook runs in this process, a child that was not reaped yet: so the descriptor is of the hook, and of no
-    /// process that gets its number later. Without a descriptor, the hook runs in a process that the demoter does not
-    /// know.
+    /// Sends that a hook runs in this process, a child that was not reaped yet: so its descriptor is of the hook, and
+    /// of no process that gets its number later. Without a descriptor, the demoter does not know the hook's process.
     pub(super) fn tell_runs(&self, child: &Child) {
         let process = Pid::from_child(child);
         if let Ok(descriptor) = pidfd_open(process, PidfdFlags::empty()) {
@@ -280,11 +277,9 @@ impl Demotion {
         }
     }
 
-    /// Demotes for the dead leader and releases its record.
-    ///
-    /// The leader's process is gone and writes nothing. What leads may be any process, so nothing proves that
-    /// it has stopped. The on-loss hook attests it by status 0 and by the end of all that it has started in
-    /// its group. Only then the record is released (I6).
+    /// Demotes for the dead leader and releases its record. The leader's process is gone and writes nothing. What leads
+    /// may be any process, so nothing proves that it has stopped. The on-loss hook attests it by status 0 and by the
+    /// end of all that it has started in its group. Only then the record is released (I6).
     pub(super) fn act(mut self, args: &ElectArgs) {
         let (Some(claim), since, candidate) = (self.told.claim, self.told.since, &args.candidate) else {
             return;
@@ -323,8 +318,7 @@ impl Demotion {
     }
 }
 
-/// Ends a hook whose shell still runs. A hook whose shell has ended is over, and its number may be another's.
-/// Returns whether it has ended.
+/// Ends a hook whose shell runs; otherwise the hook is over, and its number may be another's. Returns whether it ended.
 fn end(group: Pid, leader: OwnedFd) -> bool {
     if ends_by(&leader, Instant::ORIGIN) {
         return true;

@@ -356,9 +356,8 @@ enum HookOrder {
     End,
 }
 
-/// Hands the deadline to the thread, which then runs the on-loss hook and ends the process, and to the demoter. The
-/// system's trigger would end the process without the hook. A thread with a runtime of its own, because that of the host may
-/// hang.
+/// Hands the deadline to the thread, which runs the on-loss hook and ends the process, and to the demoter. The system's
+/// trigger would end the process without the hook. A thread with a runtime of its own, because the host's may hang.
 impl Trigger for Hooks {
     fn set_earliest(&self, earliest: Option<(Instant, &Subject)>) -> io::Result<()> {
         let earliest = earliest.map(|(at, _)| at);

@@ -111,8 +111,7 @@ impl CommandRunner {
         }
     }
 
-    /// Returns how the command ended, if it is proven that no process of it is left (I6). Without proof it ends
-    /// this process.
+    /// Returns how the command ended, with proof that no process of it is left (I6). Without, it ends this process.
     pub(super) fn proven(
         &self,
         supervised: Result<Supervised, UnprovenKeeperEnd>,
@@ -174,8 +173,7 @@ impl LeadershipWork {
         }
     }
 
-    /// Runs from the start of the first command to the end of the last. Not cancel safe: dropped, it has everything
-    /// killed, and nothing waits for that.
+    /// Runs from the start of the first command to the end of the last. Not cancel safe: as [`start`](Self::start).
     pub(super) async fn run(&self, first: Supervision) -> Result<(), BoxError> {
         let CommandRunner { status, control, .. } = &self.runner;
         status.works();

@@ -52,8 +52,7 @@ pub(super) enum Cause {
 }
 
 impl Cause {
-    /// Whether a slot was won while the guardian did not answer. Nothing was started, and the host may
-    /// campaign again when it answers.
+    /// Whether a slot was won while the guardian did not answer. Nothing was started, so another campaign may follow.
     pub(super) fn is_silent_guardian(&self) -> bool {
         matches!(self, Self::Problem(Problem::StartFailed { cause, .. }) if cause.is::<GuardianSilent>())
     }

@@ -1,7 +1,6 @@
-//! `vvm run --warm`: an app that is started before it leads, and dead by the deadline if it must be.
-//!
-//! [`WarmApp`] owns one [`Tree`] of processes after another, and the socket. [`WarmRunner`] is the service of one
-//! leadership: it hands the leadership to the app, and returns when it may be released.
+//! `vvm run --warm`: an app that is started before it leads, and dead by the deadline if it must be. [`WarmApp`] owns
+//! one [`Tree`] of processes after another, and the socket. [`WarmRunner`] is the service of one leadership: it hands
+//! the leadership to the app, and returns when it may be released.
 
 mod socket;
 mod tree;
@@ -152,8 +151,7 @@ pub(super) struct WarmApp {
 }
 
 impl WarmApp {
-    /// Makes the app of `runner`'s command, and lets `host` campaign only while it is ready. Must be called in the
-    /// context of a runtime.
+    /// Makes the app of `runner`'s command. `host` campaigns only while it is ready. Needs the context of a runtime.
     pub(super) fn new(runner: &CommandRunner, host: &mut Host) -> Result<Self, NoSocket> {
         let (requesting, requests) = mpsc::unbounded_channel();
         let (ready, is_ready) = watch::channel(false);

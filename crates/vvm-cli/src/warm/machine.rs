@@ -7,8 +7,8 @@
 //!   word stands for the proof. Every other end needs the proof there, too.
 //! - **I4, arming.** `lead` is sent only after [`AppEvent::InForce`]: guardian and keeper have set their own timers to
 //!   the kill deadline. The tree is older than the leadership, so its keeper may have been stopped since.
-//! - **I1, one participant.** The connection of an [`Armed`](WarmPhase::Arming) leadership is chosen once. If it closes,
-//!   the leadership ends; no other connection gets its epoch. A message counts if it comes from that connection
+//! - **I1, one participant.** The connection of an [`Arming`](WarmPhase::Arming) leadership is chosen once. If it
+//!   closes, the leadership ends; no other connection gets its epoch. A message counts if it comes from that connection
 //!   and names that epoch, so a message that was on its way when a leadership ended changes nothing.
 //!
 //! Races of messages: `ready: false`, the end of a connection and a stop request may all arrive between a claim

@@ -123,8 +123,7 @@ impl ToApp {
 pub struct NoMessage(#[from] serde_json::Error);
 
 impl FromApp {
-    /// # Errors
-    /// If it is no JSON, or lacks a field.
+    /// Reads a line. Fails if it is no JSON, or lacks a field.
     pub fn of_line(line: &[u8]) -> Result<Self, NoMessage> {
         Ok(serde_json::from_slice(line)?)
     }

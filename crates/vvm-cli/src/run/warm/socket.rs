@@ -1,17 +1,15 @@
-//! [`Socket`]: the Unix socket of a warm app: who may connect, whose messages count, and what waits to be sent.
+//! [`Socket`]: the Unix socket of a warm app: who may connect, whose messages count, and what waits to be sent. Only a
+//! descendant of the keeper may connect, so that only contained processes lead. The kernel names the process that
+//! connected (SO_PEERCRED), and the sender of each piece of a stream (SCM_CREDENTIALS). A pidfd is opened before the
+//! descent is checked, and watched: while it shows a live process, the number names no other. So a message with that
+//! number as its sender was sent by the process that was checked. What another process sends over an inherited socket
+//! is dropped. If the process ends while a child of it still has the socket, the pidfd reports the end that the stream
+//! does not.
 //!
-//! Only a descendant of the keeper may connect, so that only contained processes lead. The kernel names the process
-//! that connected (SO_PEERCRED), and the sender of each piece of a stream (SCM_CREDENTIALS). A pidfd is opened
-//! before the descent is checked, and watched: while it shows a live process, the number names no other. So a
-//! message with that number as its sender was sent by the process that was checked. What another process
-//! sends over an inherited socket is dropped. If the process ends while a child of it still has the
-//! socket, the pidfd reports the end that the stream does not.
-//!
-//! Any user may connect, and again at once. So a connection costs little (one look-up for each process above its peer), and
-//! after one that is not of the app no other is accepted for [`AFTER_STRANGER`]: the thread that renews has all the time
-//! between. A connection of the app waits as well then, behind at most [`BACKLOG`] others.
-//!
-//! One epoll descriptor stands for all of them, so that the host waits for one.
+//! Any user may connect, and again at once. So a connection costs little (one look-up for each process above its peer),
+//! and after one that is not of the app no other is accepted for [`AFTER_STRANGER`]: the thread that renews has all the
+//! time between. A connection of the app waits as well then, behind at most [`BACKLOG`] others. One epoll descriptor
+//! stands for all of them, so that the host waits for one.
 
 use rustix::{
     event::epoll::{self, CreateFlags, EventData, EventFlags},
@@ -212,8 +210,7 @@ impl Socket {
         &self.path
     }
 
-    /// Waits until something happens. `keeper` is that of the app. Fails if the runtime shuts down. May be dropped and
-    /// called again at will.
+    /// Waits until something happens. `keeper` is that of the app. Fails if the runtime shuts down. Cancel safe.
     pub(super) async fn next(&mut self, keeper: Pid) -> io::Result<SocketEvent> {
         let clock = Arc::clone(&self.clock);
         loop {
@@ -244,8 +241,7 @@ impl Socket {
         }
     }
 
-    /// Waits until something happens, and handles little at a time: what a peer sends without a pause must not keep this
-    /// process from renewing.
+    /// Waits, and handles little at a time: what a peer sends without a pause must not keep this process from renewing.
     async fn find(&mut self, keeper: Pid) -> io::Result<SocketEvent> {
         let Self { readable, family, listener, connections, .. } = self;
         let look = || {
@@ -292,8 +288,7 @@ impl Socket {
         self.connections.close(connection);
     }
 
-    /// Closes all connections, and forgets what was read from them. A process of one tree must never lead in place of
-    /// the next one.
+    /// Closes all connections, and forgets what was read. A process of one tree must never lead in place of the next.
     pub(super) fn close_all(&mut self) {
         self.connections.heard.clear();
         for connection in self.connections.peers.keys().copied().collect::<Vec<_>>() {
@@ -338,8 +333,7 @@ fn remove_abandoned(parent: &Path) {
     }
 }
 
-/// Removes a folder with a socket, unless a host has locked it. A folder without a socket is of a host that is about to
-/// lock it.
+/// Removes a folder with a socket, unless a host has locked it. One without is of a host that is about to lock it.
 fn remove_if_abandoned(path: &Path) -> rustix::io::Result<()> {
     let folder = folder_at(path)?;
     if fstat(&folder)?.st_uid != geteuid().as_raw() {

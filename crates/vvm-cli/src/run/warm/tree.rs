@@ -1,5 +1,4 @@
-//! [`Tree`]: one tree of processes of a warm app. It tells the [`Machine`] what is heard, does what that decides, and
-//! reports it.
+//! [`Tree`]: the processes of a warm app. It tells the [`Machine`] what is heard, does what that decides, and reports.
 
 use super::{AcquiredLeadership, CommandRunner, Progress, WarmApp, socket::SocketEvent};
 use crate::{leadership::Leadership, shown::millis};
@@ -24,8 +23,7 @@ use vvm_host::{
 /// An app that is not ready so long after its start is reported, once.
 pub(super) const SILENT_START: Duration = Duration::from_secs(2);
 
-/// A line about each kind of refused connection or message is logged so often at most: any user may connect, and without a
-/// pause.
+/// Each kind of refused connection or message is logged so often at most: any user may connect without a pause.
 const LOGGED_EVERY: Duration = Duration::from_secs(10);
 
 #[derive(Default, Debug)]
