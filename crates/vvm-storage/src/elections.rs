@@ -1,5 +1,4 @@
-//! [`ElectionsTtlStorage`]: elections on the sysvvm keyspace. Maps keys to partitions, and refuses what exceeds the
-//! driver's limits before it calls the driver.
+//! [`ElectionsTtlStorage`]: elections on the sysvvm keyspace. Maps keys to partitions, and refuses what exceeds limits.
 
 mod late_end;
 mod requests;
@@ -381,7 +380,6 @@ pub struct SettingCorrupt {
 impl ElectionsTtlStorage {
     /// Stores the cluster's slot count. All members must use the same: with different counts they would campaign for
     /// different slots, and work that needs one leader could have two.
-    /// Fails with [`SettleError::Differs`] if another count is stored.
     pub async fn settle_slot_count(
         &self,
         cluster: &ClusterName,

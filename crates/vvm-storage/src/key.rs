@@ -164,8 +164,7 @@ impl Partition {
         Self(bytes.into())
     }
 
-    /// Returns the bytes as lower-case letters and digits, 8 for 5 bytes. Different partitions stay
-    /// different, also on storages that ignore case.
+    /// Returns the bytes as lower-case letters and digits, 8 for 5 bytes: distinct, also on storages that ignore case.
     #[cfg(feature = "cells")]
     pub fn encoded(&self) -> String {
         data_encoding::BASE32_DNSCURVE.encode(&self.0)

@@ -5,8 +5,7 @@
 //!
 //! Drivers, each a feature: [`mem`], `sled`, [`sqlite`], `scylla` (or Apache Cassandra), `postgres`, `mysql` (or
 //! MariaDB), `etcd`, `kubernetes`, `dynamodb`, `object-store` (Amazon S3, Google Cloud Storage, Azure). The crate
-//! compiles with any one alone, or with none. With the feature `cells`: elections on any storage with compare-and-swap
-//! on one value.
+//! compiles with any one, or none. With feature `cells`: elections on any storage with compare-and-swap on one value.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 

@@ -109,8 +109,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|letter| !is_of_word(letter)).filter(|word| !word.is_empty())
 }
 
-/// Why a storage could not be opened or created. What was there is unchanged, and the message says what to do.
-/// It contains no secret of the URL.
+/// Why a storage, which is unchanged, could not be opened or created. The message says what to do, and shows no secret.
 #[derive(Debug, thiserror::Error)]
 #[error("{text}")]
 pub struct OpenError {

@@ -1,7 +1,6 @@
 //! [`OperatorRequests`]: records by which an operator pauses a name, or has a leader step down. A request is a small
-//! record in a partition of its own, which the verbs of leader records move: it is claimed when it is made, renewed
-//! from stage to stage, and released when it is over. The text of a step-down's record is `v2 SLOT EPOCH LIFETIME_MS
-//! STANDBY`.
+//! record in a partition of its own, which the verbs of leader records move: it is claimed when it is made, renewed for
+//! each stage, and released at its end. The text of a step-down's record is `v2 SLOT EPOCH LIFETIME_MS STANDBY`.
 
 use crate::key::SlotNumber;
 use ielections::{

@@ -191,11 +191,10 @@ pub enum Decision<'step> {
 
 /// Decides what a step does to a state: the conditions of the storage contract, for every driver.
 ///
-/// - **(I2)** A claim replaces exactly the state that the candidate saw, and its epoch exceeds that state's, so
-///   epochs rise. A vacancy keeps its last epoch, so they rise over a release, too. A batch needs the epoch
-///   *and* the incarnation of its leadership, so none lands after the next acquisition. It needs the number of
-///   the batch before it, so it lands once, in order, or never: a second copy finds its number used. A renewal
-///   changes neither, so the fence survives it.
+/// - **(I2)** A claim replaces exactly the state that the candidate saw, and its epoch exceeds that state's, so epochs
+///   rise. A vacancy keeps its last epoch, so they rise over a release, too. A batch needs the epoch *and* the
+///   incarnation of its leadership, so none lands after the next acquisition. It needs the number of the batch before
+///   it, so it lands once, in order, or never. A renewal changes neither, so the fence survives it.
 /// - **(I5)** Only a claim replaces a record of another leadership, and only the version that the candidate
 ///   observed for its TTL. A renewal that landed meanwhile has another version. No time is read here: a
 ///   record whose TTL has passed is `Held` until a claim or its own release ends it, and never absent.

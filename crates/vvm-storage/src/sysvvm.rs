@@ -61,11 +61,9 @@ pub trait SysVvmStorage: Debug + Send + Sync + 'static {
     /// Returns the limits of this driver. Larger keys and values are refused before the driver is called.
     fn limits(&self) -> Limits;
 
-    /// Carries a step out, if its condition holds, as one atomic, linearizable write that is durable before it
-    /// is answered. [`decide`](crate::decide) says what each step means.
-    ///
-    /// A refusal shows what [`decide`](crate::decide) shows. The driver sends a step once, and never again by
-    /// itself if it may have been applied (I7).
+    /// Carries a step out, if its condition holds, as one atomic, linearizable write that is durable before it is
+    /// answered. [`decide`](crate::decide) says what each step means, and what a refusal shows. The driver sends a step
+    /// once, and never again by itself if it may have been applied (I7).
     ///
     /// # Cancel safety
     /// Dropped, the step may be applied, even later.
@@ -77,9 +75,8 @@ pub trait SysVvmStorage: Debug + Send + Sync + 'static {
     /// Reads slots, in the order of `at`; may be stale.
     async fn peek(&self, at: &[Partition]) -> Result<Vec<Slot>, ReadError>;
 
-    /// [`peek`](Self::peek) into `seen`, for a driver that reads slots one by one: a slot that can't be read
-    /// stays `None` and does not keep the others from being read. Fails if a slot was not read. Dropped, it
-    /// leaves in `seen` what was read so far.
+    /// [`peek`](Self::peek) into `seen`. For a driver that reads one by one: a slot that can't be read stays `None`,
+    /// and the others are read. Fails if one was not read. Dropped, it leaves in `seen` what was read.
     async fn peek_some(&self, at: &[Partition], seen: &mut [Option<Slot>]) -> Result<(), ReadError> {
         let slots = self.peek(at).await?;
         seen.iter_mut().zip(slots).for_each(|(seen, slot)| *seen = Some(slot));
@@ -166,14 +163,12 @@ pub(crate) fn unsent(error: ReadError) -> WriteError {
 /// slot (I5), and can't stop or prolong work (I1).
 #[async_trait]
 pub trait SysVvmHints: Send + Sync {
-    /// Hints to all processes that wait for hints about `topic`, after a change. Waits for no answer (I10),
-    /// and does not tell whether the hint was sent.
+    /// Hints to all processes that wait for hints about `topic`. Waits for no answer (I10), and reports no failure.
     async fn announce(&self, topic: &Partition);
 
-    /// Waits for a hint about `topic`. Hints that arrive between two calls are kept as one. The end of a
-    /// connection by which hints come is a hint as well. Never returns if hints can't come.
-    ///
-    /// One call at a time waits; of several, all but one may wait for longer.
+    /// Waits for a hint about `topic`. Hints that arrive between two calls are kept as one. The end of a connection by
+    /// which hints come is a hint as well. Never returns if hints can't come. One call at a time waits; of several, all
+    /// but one may wait for longer.
     ///
     /// # Cancel safety
     /// May be dropped and called again at will.

@@ -1,6 +1,5 @@
-//! For tests of storages, and of what uses one. [`compare_steps`]: random steps on a driver. [`MockSysVvmStorage`]: a
-//! storage whose answers a test writes. [`Layer`]: a storage in front of another one. [`FaultyStorage`]: one whose next
-//! calls fail or hang.
+//! For tests of storages and their users. [`compare_steps`]: random steps on a driver. [`MockSysVvmStorage`]: a storage
+//! whose answers a test writes. [`Layer`]: one in front of another. [`FaultyStorage`]: one whose calls fail or hang.
 //!
 //! ```
 //! use vvm_storage::{ElectionKey, ElectionsTtlStorage, SlotNumber, StepOutcome, testing::MockSysVvmStorage};
@@ -291,9 +290,8 @@ const SLOTS: NonZeroU32 = NonZeroU32::new(2).unwrap();
 const IDS: [&str; 3] = ["a", "a\0", "\u{7f}"];
 
 /// Commits random steps to a driver, and to a storage in memory, which does what [`decide`](crate::decide) says.
-/// Compares each outcome, and each state that a read shows. About half of the steps are refused. `open` opens a handle;
-/// handles are closed and opened anew between steps. `name` is a cluster that the storage does not have yet. `seed`
-/// selects the steps.
+/// Compares each outcome and each state that is read. About half of the steps are refused. `open` opens a handle;
+/// handles are closed and opened anew between steps. `name` is a new cluster. `seed` selects the steps.
 ///
 /// # Panics
 /// If the driver answers otherwise, or fails.

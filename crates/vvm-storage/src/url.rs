@@ -159,8 +159,7 @@ pub async fn open(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn SysVvmStor
     }
 }
 
-/// Opens the storage as [`open`] does, for a process that only looks: it writes nothing where a candidate would.
-/// Errors and cancel safety as [`open`].
+/// As [`open`], errors and cancel safety too, for a process that only looks: it writes nothing where a candidate would.
 pub async fn open_read_only(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn SysVvmStorage>, OpenError> {
     let place = parse(url)?;
     match place.scheme.feature {
@@ -229,8 +228,7 @@ pub async fn init_storage(url: &str) -> Result<(), OpenError> {
     }
 }
 
-/// Tries a write that the storage refuses, since no record has this key: a login without the right to write is told so
-/// here, and not when it is to lead.
+/// Tries a write that is refused, since no record has this key: a login without the right to write is told so here.
 #[cfg(feature = "etcd")]
 async fn try_to_write(url: &str) -> Result<(), OpenError> {
     use crate::{
@@ -256,8 +254,7 @@ async fn try_to_write(url: &str) -> Result<(), OpenError> {
     }
 }
 
-/// Whether other processes can share the storage that `url` names. Needs neither an open storage nor the driver, and
-/// fails only if the URL is malformed.
+/// Whether processes can share the storage that `url` names. Needs no driver. Fails only if the URL is malformed.
 pub fn shared_between_processes(url: &str) -> Result<bool, OpenError> {
     let place = parse(url)?;
     Ok(place.is_server() || place.scheme.feature == "sqlite")
@@ -320,9 +317,8 @@ pub fn file_and_owner(url: &str) -> Option<String> {
     }
 }
 
-/// Returns the environment variables with the storage's credentials. A process that is started here and does
-/// not use the storage should not inherit them. Variables that only say where credentials are, are not
-/// among them. Empty if `url` names no storage.
+/// Returns the environment variables with the storage's credentials, not those that only say where these are. A process
+/// that is started here and does not use the storage should not inherit them. Empty if `url` names no storage.
 pub fn credentials(url: &str) -> &'static [&'static str] {
     parse(url).map_or(&[], |place| place.scheme.credentials)
 }

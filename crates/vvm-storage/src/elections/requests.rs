@@ -1,4 +1,4 @@
-//! Makes, reads, advances and removes requests of operators. The module `requests` has their contents.
+//! Makes, reads, advances and removes requests of operators. The module `operator_requests` has their contents.
 
 use super::{BeyondLimits, ElectionsTtlStorage};
 use crate::{

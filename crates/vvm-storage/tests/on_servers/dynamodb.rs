@@ -1,5 +1,4 @@
-//! On DynamoDB Local, or AWS (`https://dynamodb.eu-west-1.amazonaws.com`, with `AWS_REGION` and credentials): also the
-//! driver's own checks and messages.
+//! On DynamoDB Local, or AWS (`https://dynamodb.eu-west-1.amazonaws.com`, with `AWS_REGION` and credentials).
 
 use crate::{
     driver::{Driver, all_suites_on_a_server, described, fresh, is_the_storage_at, many_create},

@@ -265,10 +265,9 @@ fn seconds(ttl: Duration) -> i32 {
     i32::try_from(whole).unwrap_or(i32::MAX)
 }
 
-/// Returns the value that says what `spec` says. `stored` is the value of our last write.
-///
-/// (I1) If a record of ours was overwritten, or our Lease was deleted and another made in its place, our
-/// leader may still be at work. Then the cell displaces it: the longest TTL of the name is waited for.
+/// Returns the value that says what `spec` says. `stored` is the value of our last write. (I1) If a record of ours was
+/// overwritten, or our Lease was deleted and another made in its place, our leader may still be at work. Then the cell
+/// displaces it: the longest TTL of the name is waited for.
 fn foreign_value(at: &Partition, stored: Option<&Bytes>, spec: &Spec) -> Result<Bytes, Cause> {
     let known = stored.map(|stored| SlotCell::decode(at, stored)).transpose()?;
     let displaces =

@@ -1,7 +1,6 @@
-//! The statement of each step. Alone, a [`Statement`] is prepared, and its values go beside it; in a message of several, they
-//! stand in the text: bytes in hexadecimal digits, everything else as numbers, so that nothing has to be quoted.
-//!
-//! The count of a partition's batches is a column of its leader record, whose row survives every release. The
+//! The statement of each step. Alone, a [`Statement`] is prepared, and its values go beside it; in a message of
+//! several, they stand in the text: bytes in hexadecimal digits, everything else as numbers, so that nothing has to be
+//! quoted. The count of a partition's batches is a column of its leader record, whose row survives every release. The
 //! conditions are those of [`decide`](crate::decide): an `UPDATE` compares them with the row that it locks.
 
 use super::{

@@ -81,8 +81,7 @@ fn shipped_kustomizations_are_accepted_and_use_the_service_account_of_the_rules(
     }
 }
 
-/// Rendered without helm, and by it, if it is installed. Objects that the kustomization has by the same names are not
-/// changed: only the server's checks run.
+/// Rendered without helm, and by it, if it is installed. The server only checks it, and changes no object.
 #[test]
 fn shipped_chart_is_accepted() {
     let mut charts = vec![harness::rendered_chart("payroll")];
