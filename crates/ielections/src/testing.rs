@@ -60,9 +60,8 @@ use vvm_deadman::{Deadman, recording::RecordingTrigger};
 /// `documents` and `elections`. A second expression, if there is one, is for elections.
 ///
 /// Time is real, unless the storage has a mock clock. Probes measure how late the machine is meanwhile. A case that
-/// fails, and whose failure this can explain, is *inconclusive*: it says so, and is repeated on another storage of the
-/// expression, up to [`ATTEMPTS`] times. Two leaders at once, a take-over that is too early, and
-/// a broken contract are never explained.
+/// fails, and whose failure this can explain, is *inconclusive*: it says so, and is repeated on another storage, up to
+/// [`ATTEMPTS`] times. Nothing explains two leaders at once, an early take-over, or a broken contract.
 #[macro_export]
 macro_rules! all_suites {
     ($factory:expr) => {

@@ -32,9 +32,8 @@ pub trait StorageUnderTest: Send + Sync + 'static {
     fn key(&self, name: &[u8]) -> Self::Key;
 }
 
-/// Makes one test per case: `storage_contract_suite!(MyStorage::fresh())`. The expression is evaluated once in each
-/// attempt, on a tokio runtime, may `await`, and makes a new [`StorageUnderTest`]. To run a suite alone, put it into
-/// its own module.
+/// Makes one test per case: `storage_contract_suite!(MyStorage::fresh())`. The expression is evaluated once per attempt
+/// on a tokio runtime, may `await`, and makes a new [`StorageUnderTest`]. To run a suite alone, give it a module.
 #[macro_export]
 macro_rules! storage_contract_suite {
     ($factory:expr) => {

@@ -1,7 +1,6 @@
 //! The document contract suite: one case and one test for each promise of [`DocumentStorage`](crate::DocumentStorage).
 //! The storage implements [`StorageUnderTest`], and writes one line:
-//! [`document_contract_suite!`](crate::document_contract_suite). A case writes through one handle and reads through
-//! another, as two processes would.
+//! [`document_contract_suite!`](crate::document_contract_suite).
 
 mod conditions;
 mod contention;

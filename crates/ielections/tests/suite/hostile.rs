@@ -1,5 +1,4 @@
-//! [`HostileStorage`]: the model of the contract with one fault of [`StorageFault`]. It corrupts calls before the model
-//! gets them, and answers before the caller does.
+//! [`HostileStorage`]: the model of the contract with one [`StorageFault`], in calls to it or in its answers.
 
 pub(crate) mod documents;
 pub(crate) mod faults;

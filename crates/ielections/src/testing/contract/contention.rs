@@ -1,5 +1,4 @@
-//! Contention: of many writes on one version exactly one applies, and none is lost or applied twice. Ages of records,
-//! and keys and holders of any bytes.
+//! Contention: of many writes on one version exactly one applies, and none twice. Ages. Keys and holders of any bytes.
 #![allow(missing_docs, reason = "the name of a case says what it shows")]
 
 use super::{

@@ -317,8 +317,7 @@ pub async fn a_batch_is_applied_only_after_the_one_before(storage: &impl Storage
     assert_eq!(stage.shown().await, [document("a", 4, "3")]);
 }
 
-/// Batches that were in flight when their leader was deposed arrive in any order, once or twice, before or between the
-/// batches of the next leader. Shows I2.
+/// A deposed leader's batches in flight arrive in any order, once or twice, before or between the next one's. Shows I2.
 pub async fn batches_in_flight_of_a_deposed_leader_are_refused(storage: &impl StorageUnderTest) {
     for (name, by_take_over) in [(&b"taken over"[..], true), (b"handed over", false)] {
         let mut stage = Stage::led_at(storage, name).await;

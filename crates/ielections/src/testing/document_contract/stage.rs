@@ -1,5 +1,4 @@
-//! Calls on a busy storage are repeated until they are answered;
-//! [`LONGEST_CASE`](crate::testing::contract::LONGEST_CASE) bounds the attempts.
+//! Calls on a busy storage are repeated, for [`LONGEST_CASE`](crate::testing::contract::LONGEST_CASE) at most.
 
 pub(super) use crate::testing::{id, put, put_if};
 

@@ -124,8 +124,7 @@ pub async fn a_write_in_flight_of_a_paused_leader_is_refused(scene: &Scene<impl 
     }
 }
 
-/// The first batch shows it, before any renewal. The leadership is lost at once, its work gets just the time
-/// to stop, and the storage is not asked again.
+/// The first batch shows it, before any renewal: the leadership is lost at once, and the storage is not asked again.
 pub async fn the_first_batch_of_a_deposed_leader_shows_the_next_epoch(
     scene: &Scene<impl ElectionsTestSuite>,
 ) {

@@ -16,10 +16,9 @@ use tokio::sync::oneshot;
 use vvm_clock::{Clock, Instant};
 
 /// A storage whose calls fail, hang, are delayed, lost or reordered, as planned. It logs them. The storage behind it
-/// must answer without waiting, as a [`Model`](crate::testing::Model) or a driver in memory does.
-///
-/// It simulates the network of one process or of all: several may stand before one storage. Dropping the caller does
-/// not cancel a write in flight: it arrives with the next call when due, or with [`land_late`](Self::land_late).
+/// must answer without waiting, as a [`Model`](crate::testing::Model) or a driver in memory does. It simulates the
+/// network of one process or of all: several may stand before one storage. Dropping the caller does not cancel a write
+/// in flight: it arrives with the next call when due, or with [`land_late`](Self::land_late).
 #[derive(Debug)]
 pub struct FaultyStorage<K> {
     storage: Arc<dyn TtlStorage<K>>,
@@ -160,7 +159,6 @@ impl<K: Key> FaultyStorage<K> {
         self.state().network.under_way.len()
     }
 
-    /// Carries out the calls that have arrived by now, in the order of arrival.
     async fn deliver_due(&self) {
         self.land(self.clock.now()).await;
     }

@@ -6,8 +6,7 @@ fn successor() -> Entry {
     ielections::testing::entry(7, 0, u64::from(u32::MAX) << 16)
 }
 
-/// The engine handles the answer of the renewal and the report of another record in one round, and moves confirmed
-/// deadlines at its end. Shows I4.
+/// The engine handles a renewal's answer and a report of another record in one round, then moves deadlines. Shows I4.
 #[test]
 fn deadline_of_a_loss_is_not_moved_by_a_renewal_confirmed_in_the_same_round() {
     led(async |Led { bench, process, leadership, documents }| {
