@@ -143,8 +143,7 @@ mod this_process {
     }
 
     impl Entropy for OsEntropy {
-        /// Panics if the operating system has no randomness (no `getrandom(2)`, no `/dev/urandom`): an incarnation that
-        /// might repeat must not be used.
+        /// Panics without randomness (no `getrandom(2)`, no `/dev/urandom`): an incarnation must not repeat.
         fn fill(&self, bytes: &mut [u8]) {
             let mut block = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             for part in bytes.chunks_mut(RandomBlock::BYTES) {

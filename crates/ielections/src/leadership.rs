@@ -188,8 +188,7 @@ impl Standing {
         self.state().remaining()
     }
 
-    /// Checks that at least so much time is left. Call it right before a critical step, and don't begin the step if it
-    /// fails. Neither waits nor locks.
+    /// Fails if less time is left. Call it right before a critical step, and begin that only on success. Never blocks.
     pub fn ensure(&self, at_least: Duration) -> Result<(), InsufficientTime> {
         if let Some(loss) = self.loss() {
             return Err(InsufficientTime::Lost(loss.clone()));

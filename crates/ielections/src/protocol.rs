@@ -1,8 +1,7 @@
 //! The protocol as values without I/O, `on(now, event) -> step`: a [`Campaign`] until a slot is won, a [`Lease`] while
-//! it is held, a [`Release`] when it is handed back, and two of [`successor`] for a leader with one.
-//!
-//! A value returns `Send` if it needs the storage, and the call itself on `MaySend`, when a request can go out. So
-//! "sent at" is the instant just before the call (I3), however long it was queued.
+//! it is held, a [`Release`] when it is handed back, and two of [`successor`] for a leader with one. A value returns
+//! `Send` if it needs the storage, and the call itself on `MaySend`, when a request can go out. So "sent at" is the
+//! instant just before the call (I3), however long it was queued.
 
 mod campaign;
 mod lease;

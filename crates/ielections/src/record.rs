@@ -3,10 +3,8 @@
 use std::{fmt, num::NonZeroU64, str::FromStr, sync::Arc, time::Duration};
 use vvm_clock::DisplayDuration;
 
-/// A leadership record, as one write left it.
-///
-/// It has its writer's TTL. An observer must wait for that one: an observer that waits for its own TTL takes
-/// over from a live leader with a longer one.
+/// A leadership record, as one write left it. An observer must wait for the TTL of the writer: one that
+/// waits for its own TTL takes over from a live leader with a longer one.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Entry {
     /// The name of the leader, for people. Never an identity.
@@ -54,8 +52,7 @@ pub struct Vacant {
     pub last_epoch: Option<Epoch>,
 }
 
-/// The state of a slot. Two are equal if the record or the last epoch is the same: how much age is proven
-/// depends on the reader and the moment.
+/// The state of a slot. Two with the same record or last epoch are equal: a proven age depends on reader and moment.
 #[derive(Clone, Debug)]
 pub enum Slot {
     /// Never led, or released. A slot with an *expired* record stays `Held` until a candidate takes it over (I5).
@@ -79,8 +76,7 @@ impl Slot {
         }
     }
 
-    /// Whether the slot is in the state `expected`, as a claim compares it: the same last
-    /// epoch of a vacant slot, or the same write of a held one.
+    /// Whether the slot is as `expected` by a claim: the same last epoch if vacant, the same write if held.
     pub fn is_as_expected(&self, expected: &Self) -> bool {
         match (self, expected) {
             (Self::Vacant(stands), Self::Vacant(expected)) => stands == expected,

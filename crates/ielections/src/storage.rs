@@ -1,5 +1,4 @@
-//! [`TtlStorage`]: the storage interface of elections, with its contract. The contract suite (feature
-//! `testing`) tests every sentence.
+//! [`TtlStorage`]: the storage of elections. The suite (feature `testing`) tests every sentence of its contract.
 
 pub(crate) mod documents;
 

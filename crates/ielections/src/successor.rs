@@ -1,9 +1,8 @@
 //! A successor, so that the loss of a machine costs seconds, at any TTL: what elections need of a network for it.
 //!
-//! While a leader has a *successor*, the leader must hear from it, or from the storage, within a short support period P.
-//! If it hears from neither, it is lost at 0.65 P and dead at 0.8 P, and the successor may claim the record after P.
+//! While a leader has a *successor*, the leader must hear from it, or from the storage, within a short support period
+//! P. If it hears from neither, it is lost at 0.65 P and dead at 0.8 P, and the successor may claim the record after P.
 //! The rules stand in `protocol::successor`.
-//!
 //! [`Elections::acquire_with_successor`](crate::Elections::acquire_with_successor) takes [`SuccessorTerms`]. Its
 //! [`PeerLink`] carries datagrams, and knows when a deadline is in force in other processes.
 

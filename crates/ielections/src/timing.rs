@@ -41,8 +41,7 @@ const _: () = assert!(SOONEST * 1000 <= 950 * 990);
 const _: () = assert!(RENEWAL < AT_RISK && AT_RISK < LOSS && LOSS + STOPPING <= KILL);
 // A renewal in flight at the loss ends before the kill, so that a late hand-back can still disarm.
 const _: () = assert!(LOSS + ATTEMPT <= KILL);
-// I1: with clocks up to 10 % apart, the kill on the slow clock comes before the take-over on the fast one.
-// 1.1 / 0.9 covers two clocks that each err by 10 % in opposite directions.
+// I1: with clocks off by 10 % in opposite directions (1.1 / 0.9), the slow one kills before the fast one takes over.
 const _: () = assert!(KILL * 110 < 1000 * 90);
 // I1, with the shortest support period: 0.8 P / 0.9 + 15 ms < P / 1.1, as above, and multiplied by 9900.
 const _: () = assert!(

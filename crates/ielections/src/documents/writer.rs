@@ -1,8 +1,7 @@
 //! [`DocumentWriter`]: shared by all handles of one leadership, so that the partition has one proposer. And
 //! [`PriorityLock`], by which renewals go before its batches. No task drives it. A caller that writes joins the
-//! [queue]. The caller that holds the drive lock drives until its own batch is answered, and sends the batches
-//! of other callers along with it. It may be dropped at any moment: its unanswered batch stays in the queue, and the
-//! next caller settles it first.
+//! [queue]. The caller that holds the drive lock drives until its own batch is answered, and sends those of others
+//! along with it. It may be dropped: its unanswered batch stays in the queue, and the next caller settles it first.
 
 mod queue;
 

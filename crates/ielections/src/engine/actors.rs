@@ -83,8 +83,7 @@ impl<K: Key> Engine<K> {
         Jitter::from_random(self.jitter.u64(..))
     }
 
-    /// Returns a new inbox of an actor, and the number by which its messages are known: another actor may have the
-    /// actor's number later.
+    /// Returns a new inbox, and the number of its messages: another actor may have this actor's number later.
     pub(super) fn inbox(&mut self, actor: usize) -> (u64, PeerInbox) {
         self.next_inbox += 1;
         let (inbox, commands) = (self.next_inbox, Weak::clone(&self.commands));
@@ -144,8 +143,7 @@ impl<K: Key> Engine<K> {
     }
 
     pub(super) fn next_turn(&mut self) -> Option<usize> {
-        // The actor may have ended while its number was queued, and a new actor may have the number. `queued`
-        // says whether this actor waits for a turn.
+        // The actor may have ended, and a new one have its number. `queued` says whether this actor waits for a turn.
         let waits = |id| self.actors.get_mut(id).is_some_and(|actor| mem::take(&mut actor.queued));
         self.calls.next_turn(waits)
     }

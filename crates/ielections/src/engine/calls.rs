@@ -26,8 +26,7 @@ use vvm_clock::{Clock, Instant, Sleep};
 /// Its output is the actor and the answer.
 type Call = BoxFuture<'static, (usize, Reply)>;
 
-/// How many calls may be in flight at once (I11). Enough for 20,000 renewals a second at round trips of 10 ms; few
-/// enough not to overload a database.
+/// How many calls may be in flight (I11): enough for 20,000 renewals a second at 10 ms each, few enough for a database.
 const MAX_IN_FLIGHT: usize = 256;
 
 #[derive(Clone, Copy)]
@@ -233,8 +232,7 @@ pub(super) enum Command<K> {
 
 pub(super) type CampaignResult<K> = Result<(K, GrantedLeadership), AcquireError>;
 
-/// A leadership that is sent to the caller of `acquire`. If the caller is dropped before it arrives, it is
-/// handed back: no work can have started under it.
+/// A leadership on its way to the caller of `acquire`. If the caller is gone, it is handed back: no work has started.
 #[derive(Debug)]
 pub(super) struct GrantedLeadership(Option<Leadership>);
 

@@ -86,8 +86,7 @@ struct Target {
     slot: usize,
     basis: ClaimCondition,
     attempts: Attempts,
-    /// The last attempt has no answer, and no read was answered since. The next step is a read: writes would
-    /// pile up attempts in an outage (I11).
+    /// No answer to the last attempt, nor to a read since. The next step is a read, or attempts would pile up (I11).
     unread: bool,
     /// The largest write number of all attempts. No number is used twice.
     last_write: u64,
@@ -202,8 +201,7 @@ impl Campaign {
         }
     }
 
-    /// Ends the campaign. Returns the slot and the records that its unresolved attempts may have written,
-    /// each to be deleted by incarnation and epoch.
+    /// Ends the campaign. Returns the slot and records that it may have written, to delete by incarnation and epoch.
     pub fn abandon(self) -> Option<(usize, Vec<Entry>)> {
         let target = self.target?;
         let left: Vec<Entry> = match target.basis {

@@ -142,7 +142,6 @@ impl Lease {
         self.calls = period.map_or(self.timing, Timing::support);
     }
 
-    /// The largest number of a write so far.
     pub(super) fn last_write(&self) -> u64 {
         self.last_write
     }

@@ -1,5 +1,4 @@
-//! [`Release`]: deletes a record in a bounded number of attempts, once the work under it has stopped (I6) or none was
-//! started.
+//! [`Release`]: deletes a record in a bounded number of attempts, once its work has stopped (I6) or none was started.
 
 use crate::{Delete, Epoch, Incarnation, Slot, Timing, WriteError};
 use std::{fmt, time::Duration};

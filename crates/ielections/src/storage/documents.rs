@@ -1,5 +1,4 @@
-//! [`DocumentStorage`]: the storage interface of fenced documents, with its contract; and [`Document`], its id and
-//! its version.
+//! [`DocumentStorage`]: the storage interface of fenced documents, with its contract. [`Document`], id and version.
 
 use super::{Key, ReadError, WriteError};
 use crate::record::{Epoch, Incarnation, Slot};
@@ -98,8 +97,7 @@ pub struct Page {
 ///    of every write holds. An empty batch counts, too.
 /// 3. Once applied, the partition's last batch is the one after [`Fence::after`], and that is the version of
 ///    every document that the batch put.
-/// 4. The number of the last batch survives release, take-over, closing and reopening. Only a batch changes
-///    it: claims, renewals and releases do not.
+/// 4. Only a batch changes the number of the last batch. It survives claims, renewals, releases, closing and reopening.
 /// 5. The next `get` returns an applied document byte for byte, and none that was deleted.
 /// 6. After `fence_state` has returned, `get` and `scan` show every batch up to [`FenceState::last`], whole. `get` is
 ///    linearizable. Each document of a page existed so at some moment since the call of the scan.
