@@ -1,7 +1,5 @@
-//! `vvm` and client-go's leader election are candidates for one Lease.
-//!
-//! It needs kube-apiserver: `cargo xtask test-drivers --only kubernetes` starts it, and builds the candidate
-//! of client-go.
+//! `vvm` and client-go's leader election are candidates for one Lease. It needs kube-apiserver: `cargo xtask
+//! test-drivers --only kubernetes` starts it, and builds the candidate of client-go.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,

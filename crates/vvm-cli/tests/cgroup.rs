@@ -1,5 +1,4 @@
-//! Level cgroup: its own cases, and those of level guardian that a control group can change. It does not
-//! change cases with a terminal.
+//! Level cgroup: its own cases, and those of level guardian that a control group can change: none with a terminal.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,

@@ -1,6 +1,5 @@
-//! Credential helpers of the AWS SDK are children of the host, which must neither reap nor kill them.
-//!
-//! It needs DynamoDB: `cargo xtask test-drivers --only dynamodb` runs it.
+//! Credential helpers of the AWS SDK are children of the host, which must neither reap nor kill them. It needs
+//! DynamoDB: `cargo xtask test-drivers --only dynamodb` runs it.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -12,8 +11,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _};
 
 const VVM: Program = Program::new(env!("CARGO_BIN_EXE_vvm"), Level::Guardian);
 
-/// A helper that takes 2 s and leaves a daemon behind. The SDK refreshes credentials 10 s before they expire,
-/// so these last for 3 s.
+/// A helper that takes 2 s and leaves a daemon. The SDK refreshes credentials 10 s before they expire: these last 3 s.
 const HELPER: &str = r#"#!/bin/sh
 cd "$(dirname "$0")" || exit
 trap 'echo killed >> log; exit 1' TERM HUP INT

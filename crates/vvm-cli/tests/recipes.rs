@@ -1,8 +1,7 @@
-//! Runs the recipes of `docs/recipes.md`, the three situations of the README, and what the READMEs of the clients show, as
-//! these pages say: writes their files, installs what they install, starts their command as several machines, kills `vvm`
-//! on the leader, and compares what the page says that one sees.
-//!
-//! A recipe whose parts this machine lacks is left out by name. `cargo xtask ci --only recipes` runs them.
+//! Runs the recipes of `docs/recipes.md`, the three situations of the README, and what the READMEs of the clients show,
+//! as these pages say: writes their files, installs what they install, starts their command as several machines, kills
+//! `vvm` on the leader, and compares what the page says that one sees. A recipe whose parts this machine lacks is left
+//! out by name. `cargo xtask ci --only recipes` runs them.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -27,8 +26,7 @@ const VVM: Program = Program::new(env!("CARGO_BIN_EXE_vvm"), Level::Guardian);
 
 const PAGE: &str = "docs/recipes.md";
 
-/// Folders of the page, below which the files of a recipe are. In a test they are folders of its sandbox. The last one is
-/// this repository.
+/// Folders of the page with a recipe's files, and what they are in a test's sandbox. The last one is this repository.
 const FOLDERS: [(&str, &str); 4] = [
     ("/usr/local/bin", "bin"),
     ("/var/lib/backup", "."),
@@ -384,8 +382,7 @@ impl Drop for Sandbox {
     }
 }
 
-/// Writes the files of a section of the page, and runs what comes before its command. `None` if this machine lacks
-/// something.
+/// Writes the files of a section of the page, and runs what comes before its command. `None` if a part is missing.
 fn prepared(section: &str, needs: &[&str]) -> Option<(Recipe, Sandbox)> {
     let mut recipe = Recipe::of(section);
     let mut sandbox = Sandbox::new(&recipe);

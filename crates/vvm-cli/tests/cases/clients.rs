@@ -1,7 +1,6 @@
-//! The clients of `vvm run --warm`, in `clients`: each passes its own tests, and an app stands by, leads and stops when it
-//! is told to. `cargo xtask safety --client` kills such apps and checks what they write.
-//!
-//! A language that this machine lacks is left out by name.
+//! The clients of `vvm run --warm`, in `clients`: each passes its own tests, and an app stands by, leads and stops when
+//! it is told to. `cargo xtask safety --client` kills such apps and checks what they write. A language that this
+//! machine lacks is left out by name.
 
 use crate::VVM;
 use harness::{Running, Trial, eventually};
@@ -93,8 +92,7 @@ fn start(trial: &Trial, app: &str, options: &[&str]) -> Running {
     run.with(options.iter().copied()).environment("PYTHONPATH", &path).start()
 }
 
-/// Two hosts lead in turn: after a step-down, after TERM, and after `kill -9`. The recipes do so with an app of each
-/// language.
+/// Two hosts lead in turn: after a step-down, after TERM, and after `kill -9`. The recipes do so with each language.
 #[test]
 fn python_app_leads_and_stops_when_it_is_told() {
     if !PYTHON.is_found() {

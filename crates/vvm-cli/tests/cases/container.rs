@@ -1,6 +1,5 @@
-//! `vvm` as process 1 of a PID namespace, as in a container, and in a minimal container: a read-only root
-//! folder with the program, its libraries, `/proc`, `/dev/null` and a folder for the storage. It has no
-//! shell, no `/tmp`, no user and no certificate.
+//! `vvm` as process 1 of a PID namespace, as in a container, and in a minimal one: a read-only root with the program,
+//! its libraries, `/proc`, `/dev/null` and a folder for the storage, but no shell, `/tmp`, user or certificate.
 
 use crate::VVM;
 use harness::{Level, Lines, OUTLIVING, Trial, is_permitted};

@@ -1,6 +1,5 @@
-//! The failure table of containment's README: guardian, host and keeper, each killed or stopped, alone and together.
-//!
-//! In most rows, no process of the command is left at the end. Rows with a time have their own tests (`containment`,
+//! The failure table of containment's README: guardian, host and keeper, each killed or stopped, alone and together. In
+//! most rows, no process of the command is left at the end. Rows with a time have their own tests (`containment`,
 //! `guardian_death`, `hung`).
 
 use crate::VVM;
@@ -48,8 +47,7 @@ fn daemon(trial: &Trial) -> Vec<Pid> {
     trial.processes().with("sleep 1000").into_iter().filter(|pid| !stages.contains(pid)).collect()
 }
 
-/// Sends the signals of a row. It first stops processes, so that they can't react, and it signals the keeper
-/// before the others.
+/// Sends the signals of a row: first stops, so that nothing can react, and to the keeper before the others.
 fn inject(trial: &Trial, running: &Running, row: &[(Target, Signal)]) {
     let found =
         row.iter().map(|(target, signal)| (target.process(trial, running), *signal)).collect::<Vec<_>>();
@@ -117,8 +115,7 @@ fn command_does_not_outlive_guardian_host_and_keeper() {
     all(&rows.each_ref().map(|row| &row[..]), Left::Daemon);
 }
 
-/// The host continues a stopped keeper with the next renewal. It continues process 1 of a namespace when the
-/// command must stop.
+/// The host continues a stopped keeper with the next renewal, and process 1 of a namespace when the command must stop.
 #[test]
 fn nothing_outlives_a_stopped_keeper() {
     let trial = VVM.trial();

@@ -18,8 +18,7 @@ const LONG: Duration = Duration::from_secs(60);
 
 const BOUND: Duration = Duration::from_millis(5000 + 500);
 
-/// Returns a script that prints whether it alone holds a lock, and `up`. Its processes hold the lock while one of them
-/// lives.
+/// Returns a script that prints whether it alone holds a lock, and `up`. Its processes hold the lock while one lives.
 pub(super) fn alone(trial: &Trial) -> String {
     let lock = trial.folder().join("lock");
     format!(

@@ -72,8 +72,7 @@ fn period_that_is_done_is_not_run_again_and_the_next_one_is() {
     assert_eq!((&words[..3], words[6], words[7]), (&[PERIOD, "done", "1"][..], "web1", "-"), "{table}");
 }
 
-/// What 50 starts cost beside a command that hangs: one is the leader, one stands by, and 48 are one process each,
-/// without a handle on the storage.
+/// What 50 starts cost beside a command that hangs: one is the leader, and one stands by.
 #[test]
 fn starts_that_pile_up_wait_in_one_process_each_without_the_storage() {
     let trial = VVM.trial();

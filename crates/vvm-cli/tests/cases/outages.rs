@@ -161,8 +161,7 @@ fn hung_host_is_ended_by_its_own_thread(attempt: &Attempt, trial: &Trial) -> Res
 mod timed {
     use super::*;
 
-    /// The main thread is held as by a debugger, so it renews nothing and handles no signal. The thread of
-    /// the deadline still runs.
+    /// The main thread is held as by a debugger: it renews nothing and handles no signal. The deadline's thread runs.
     #[test]
     fn hung_host_ends_with_80_at_the_deadline_and_leaves_no_process() {
         VVM.timed("a host hangs", hung_host_is_ended_by_its_own_thread);

@@ -119,8 +119,7 @@ fn chart_has_the_objects_of_the_kustomization_line_by_line() {
     }
 }
 
-/// The liveness probe needs at least one TTL to fail. So a leader that hangs is ended at its deadline, which
-/// logs the reason.
+/// The liveness probe needs a TTL or more to fail, so a leader that hangs is ended at its deadline, which logs why.
 #[test]
 fn probes_and_proxy_use_paths_that_vvm_answers() {
     let files = ["base/vvm.toml", "base/deployment.yaml", "router/haproxy.cfg"];

@@ -6,8 +6,7 @@ use rustix::process::{Signal, geteuid, kill_process};
 use std::{fs, time::Duration};
 use vvm_clock::{Instant, SystemClock};
 
-/// Daemons, a process that ignores TERM, and processes that fork as fast as possible, so that no list of them
-/// is complete.
+/// Daemons, a process that ignores TERM, and processes that fork so fast that no list of them is complete.
 const STORM: &str =
     "trap '' TERM; (setsid sleep 1000 &); (setsid sh -c 'storm() { while :; do (:) & done; }; storm' &)
                      (setsid sh -c 'next() { (next &); }; next' &) ; echo up; exec sleep 1001";
@@ -68,8 +67,7 @@ fn killed_process_1_of_the_namespace_counts_as_a_killed_worker() {
     finished.assert_ended(128 + 9, "the command was ended by SIGKILL");
 }
 
-/// The kernel sends HUP to an orphaned group with a stopped process when a member ends whose parent is in another
-/// group.
+/// The kernel sends HUP to an orphaned group with a stopped process when a member with a parent outside of it ends.
 #[test]
 fn session_leader_with_a_stopped_process_survives_a_start() {
     let trial = VVM.trial();

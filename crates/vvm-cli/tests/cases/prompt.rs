@@ -1,6 +1,5 @@
-//! Local wake-ups: a standby on the same machine is woken and leads at once. An unusable folder disables only that.
-//!
-//! A standby polls once a second. Each trial begins with a hint to all candidates, after which none polls for three
+//! Local wake-ups: a standby on the same machine is woken and leads at once. An unusable folder disables only that. A
+//! standby polls once a second. Each trial begins with a hint to all candidates, after which none polls for three
 //! quarters of a second: a hand-over within that time shows that a wake-up arrived.
 
 use crate::VVM;

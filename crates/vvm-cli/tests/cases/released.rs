@@ -1,6 +1,5 @@
-//! The guardian releases the record of a host that died, once it has proof that nothing of it runs; what
-//! withholds the proof, and what escapes it. And a host, a command or both that the kernel ends because a control
-//! group has no memory left.
+//! The guardian releases the record of a host that died, with proof that nothing of it runs; what withholds the proof,
+//! and what escapes it. And a host, a command or both that the kernel ends because a control group has no memory left.
 
 use crate::{VVM, cases::guardian_death::alone};
 use harness::{
@@ -175,8 +174,7 @@ fn foreign_namespace(trial: &Trial) -> Option<(Stranger, File)> {
     Some((foreign, entry))
 }
 
-/// A command that has `sleep 1000` leave the descent of `vvm`: its parent is in the namespace of standard
-/// input, and ends.
+/// Has `sleep 1000` leave the descent of `vvm`: its parent is in the namespace of standard input, and ends.
 const LEAVES_THE_DESCENT: &str =
     "nsenter --pid=/proc/self/fd/0 sh -c '(setsid sleep 1000 &)' > /dev/null 2>&1
     echo entered $?; exec sleep 1001";

@@ -1,7 +1,6 @@
-//! What each signal does in each state: the tables of docs/vvm-run.md, row by row.
-//!
-//! An effect says how `vvm` ends and what its command gets. Each check also looks that no process is left, and
-//! who holds the record then. `terminal.rs` tests signals of terminals.
+//! What each signal does in each state: the tables of docs/vvm-run.md, row by row. An effect says how `vvm` ends and
+//! what its command gets. Each check also looks that no process is left, and who holds the record then. `terminal.rs`
+//! tests signals of terminals.
 
 mod scene;
 
@@ -40,8 +39,7 @@ pub(crate) enum Effect {
     EndsTheCommand,
 }
 
-/// Each state, where the documentation has its row, and the effects of TERM and INT, of HUP and QUIT, and of USR1
-/// and USR2.
+/// Each state, where the documentation has its row, and the effects of TERM and INT, HUP and QUIT, USR1 and USR2.
 const TABLE: [(State, &str, [Effect; 3]); 12] = [
     (State::Opening, WAITS_FOR_LEADERSHIP, [Ends, Ends, Nothing]),
     (State::Campaigning, WAITS_FOR_LEADERSHIP, [Ends, Ends, Nothing]),
@@ -153,8 +151,7 @@ enum Setting {
     Terminal,
 }
 
-/// Runs a command that prints the number of each signal, and ends on none of them. It has no children, which would be
-/// stopped with it.
+/// Runs a command that prints the number of each signal, and ends on none. It has no child to be stopped with it.
 fn printer(trial: &Trial) -> Run {
     let fifo = trial.folder().join("fifo");
     rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();

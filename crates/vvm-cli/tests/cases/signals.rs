@@ -18,8 +18,7 @@ fn process_group_of_the_worker_gets_forwarded_signals() {
     assert_eq!(said, ["child", "parent", "up"]);
 }
 
-/// The parent of `vvm` has blocked its signals, and nothing else wakes a process: the first renewal follows
-/// after 15 minutes.
+/// The parent of `vvm` has blocked its signals, and nothing else wakes a process: a renewal follows after 15 minutes.
 #[test]
 fn blocked_signals_are_unblocked_where_they_are_caught() {
     let trial = VVM.trial();

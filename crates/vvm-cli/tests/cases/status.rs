@@ -19,8 +19,7 @@ fn state(trial: &Trial, options: &[&str]) -> (i32, String) {
     (code, found[0]["state"].as_str().unwrap().to_owned())
 }
 
-/// Free, led, stale, free; how long `vvm status` takes to say so beside a healthy leader and after the end of its
-/// machine.
+/// Free, led, stale, free; how long `vvm status` takes for it beside a healthy leader and after its machine's end.
 fn follow_a_leader(attempt: &Attempt, trial: &Trial) -> Result<(), Late> {
     let is_on_a_server = Trial::is_on_a_server();
     let of = |code, state: &str| (code, state.to_owned());

@@ -1,7 +1,6 @@
-//! At a terminal: Ctrl-C, Ctrl-Z, `fg`, standard input, and the loss of the terminal.
-//!
-//! The terminal is a pseudo-terminal, with a shell on it that has job control. On its loss the kernel signals
-//! the session leader alone: `vvm`, or a shell, which then signals its jobs, and ends.
+//! At a terminal: Ctrl-C, Ctrl-Z, `fg`, standard input, and the loss of the terminal. The terminal is a
+//! pseudo-terminal, with a shell on it that has job control. On its loss the kernel signals the session leader alone:
+//! `vvm`, or a shell, which then signals its jobs, and ends.
 
 use crate::VVM;
 use harness::{PseudoTerminal, Run, Running, Terminal, Trial, eventually, has, state};
@@ -74,8 +73,7 @@ fn ctrl_c_ends_the_worker_and_vvm_dies_of_sigint() {
 #[test]
 fn command_is_suspended_by_ctrl_z_and_goes_on_with_fg() {
     let trial = VVM.trial();
-    // The command has no children: a shell whose child is stopped between vfork and exec stops only when the
-    // child continues.
+    // No children: a shell whose child is stopped between vfork and exec stops only when the child continues.
     let traps = "trap 'echo interrupted' INT; trap 'echo continued' CONT";
     let script = format!("{traps}; echo up; while :; do read word; done");
     let mut terminal = in_the_foreground(&trial, &script, &["--stop-timeout", "1h"]);

@@ -1,7 +1,6 @@
 //! `vvm run --warm` with apps that fail in every way that `docs/warm.md` lists: dead by the deadline, or no effect. The
-//! app of [`warm`](super::warm) says more here than it should, or less.
-//!
-//! An app that works holds a lock, until its process has ended. So the next one is alone only if it is dead.
+//! app of [`warm`](super::warm) says more here than it should, or less. An app that works holds a lock, until its
+//! process has ended. So the next one is alone only if it is dead.
 
 use super::warm::{apps, by_script, leader, leads_alone, standby, warm};
 use crate::VVM;

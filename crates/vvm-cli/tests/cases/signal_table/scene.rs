@@ -207,8 +207,7 @@ impl Scene {
         Some(())
     }
 
-    /// Repeats a stop request until it has an effect. After a halt of the machine, two requests may arrive as
-    /// one, or as one and its echo.
+    /// Repeats a stop request until it has an effect: after a halt of the machine, two may count as one, or as an echo.
     fn ask_again(&self, signal: Signal) {
         eventually("it ends", || {
             thread::sleep(NOT_AN_ECHO);
@@ -220,8 +219,7 @@ impl Scene {
         });
     }
 
-    /// Checks that nothing has changed: a candidate leads when its obstacle is removed, and a leader still
-    /// holds its slot.
+    /// Checks that nothing has changed: a candidate leads when its obstacle is removed, a leader still holds its slot.
     fn nothing(mut self) {
         mem::take(&mut self.obstacle).remove();
         if self.state == State::BetweenRuns {
