@@ -63,8 +63,7 @@ pub(crate) enum BrokenError {
     Unsound(String),
 }
 
-/// Runs every variant whose name contains one of `names`, or all. Returns whether each was caught, and the copy
-/// without a bug passed.
+/// Runs the variants with one of `names` in theirs, or all. Returns whether each was caught and the sound copy passed.
 pub(crate) fn run(names: &[OsString]) -> bool {
     workspace::holds("sim --broken", run_chosen(names))
 }

@@ -1,5 +1,4 @@
-//! The project's own commands, `cargo xtask …`. The workflow files and `.ci/run` call them, so that every check can be run
-//! locally.
+//! The project's own commands, `cargo xtask …`. Workflow files and `.ci/run` call them, so every check can run locally.
 #![forbid(unsafe_code)]
 
 mod broken;

@@ -123,8 +123,7 @@ pub(crate) fn scratch_variable() -> Option<(&'static str, &'static str)> {
     scratch().map(|place| (SCRATCH, place))
 }
 
-/// Returns the place. `None` if `TMPDIR` is set already, or if there is no room, or if programs can't be
-/// started from there, as some tests do.
+/// Returns the place. `None` if `TMPDIR` is set, without room, or if no program can be started there, as tests do.
 pub(super) fn scratch() -> Option<&'static str> {
     let is_chosen = std::env::var_os(SCRATCH).is_some();
     (!is_chosen && has_room(Path::new(IN_MEMORY), NEEDED_BYTES)).then_some(IN_MEMORY)

@@ -1,5 +1,4 @@
-//! `cargo xtask test-timed`: runs only the tests of real time, repeatedly. These are the tests in modules
-//! named `timed`, unless others are named.
+//! `cargo xtask test-timed`: runs the tests of real time alone, which are in modules `timed`, or others, repeatedly.
 
 use crate::{
     needs::scratch_variable,

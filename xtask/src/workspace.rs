@@ -110,10 +110,7 @@ pub(crate) fn holds(command: &str, outcome: Result<bool, impl Display>) -> bool 
     })
 }
 
-/// Returns the files below `root` that git tracks or would track, relative to it.
-///
-/// # Errors
-/// Git can't be started or fails, with what it said.
+/// Returns the files below `root` that git tracks or would track, relative to it. Fails with what git said.
 pub(crate) fn files(root: &Path) -> io::Result<Vec<String>> {
     let listing = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
     let listed = Command::new("git").args(listing).current_dir(root).output()?;

@@ -1,9 +1,7 @@
-//! A storage backend from scratch, as an example: one file per cell, in a folder that processes share.
-//!
-//! It is complete: `tests/suites.rs` runs the suites of records, documents and elections on it. SQLite does
-//! the same job better. Read it beside `docs/contributing/new-storage.md`.
-//!
-//! `folder.rs` has the lock and the files. What each failure means to an election is a backend's most important table:
+//! A storage backend from scratch, as an example: one file per cell, in a folder that processes share. It is complete:
+//! `tests/suites.rs` runs the suites of records, documents and elections on it. SQLite does the same job better. Read
+//! it beside `docs/contributing/new-storage.md`. `folder.rs` has the lock and the files. What each failure means to an
+//! election is a backend's most important table:
 //!
 //! | error | of a write | of a read |
 //! |---|---|---|

@@ -5,10 +5,9 @@
 //! - [`Progress`]: the document, which is all that the next leader receives.
 //! - [`step`](mod@step): one step: some bytes, and the next document.
 //!
-//! **Exactly once.** A step has two effects. Writing the same bytes to the same place twice does no harm. The
-//! document is written once: only over its previous version, and only by the current leader (I2). It contains
-//! a digest over all steps in their order, so that a missing, repeated or misplaced step would change it.
-//! [`step::undisturbed`] returns the expected digest.
+//! **Exactly once.** A step has two effects. Writing the same bytes to the same place twice does no harm. The document
+//! is written once: only over its previous version, and only by the current leader (I2). It has a digest over all steps
+//! in order, which a missing, repeated or misplaced step would change. [`step::undisturbed`] returns the expected one.
 #![forbid(unsafe_code)]
 
 pub mod step;
