@@ -1,5 +1,4 @@
-//! Step-up of a service with many instances on `mem`: the time until all run, and the memory of one. Each round is a
-//! process of its own, as in `held`.
+//! Step-up of a service with many instances on `mem`: time, and memory of one. A round is a process, as in `held`.
 
 use crate::{
     process,

@@ -1,7 +1,6 @@
-//! Damaged bytes in front of everything that decodes bytes of others: servers, other programs, apps, people. A decoder
-//! may refuse, and must not panic or take long. Each has a corpus below `corpus/`: a line is an input, with the escapes
-//! of a byte string. `cargo test` replays the corpora and some thousand changed inputs; `cargo xtask decoders --minutes
-//! 10` does so for longer.
+//! Damaged bytes for everything that decodes bytes of others: servers, other programs, apps, people. A decoder may
+//! refuse, but not panic or take long. Each has a corpus below `corpus/`: a line is an input, escaped as a byte string.
+//! `cargo test` replays the corpora and some thousand changed inputs; `cargo xtask decoders --minutes 10` changes more.
 #![forbid(unsafe_code)]
 
 use clap::Parser;

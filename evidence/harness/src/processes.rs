@@ -95,7 +95,6 @@ pub(crate) fn is_still(pid: Pid) -> bool {
     })
 }
 
-/// Whether a process has ended: it is a zombie or gone.
 pub fn has_ended(pid: Pid) -> bool {
     matches!(state(pid), None | Some('Z' | 'X'))
 }

@@ -73,9 +73,8 @@ impl Program {
     }
 }
 
-// What programs inherit from a test is the same wherever the test runs. `nohup`, or a shell that runs the tests
-// in the background, ignores signals. Each `vvm` would inherit that and honour it, and a test that sends such a
-// signal would hang.
+// What programs inherit from a test is the same wherever the test runs. `nohup`, or a shell that runs tests in the
+// background, ignores signals. Each `vvm` would inherit and honour that, and a test that sends one would hang.
 
 pub fn settle() {
     static ONCE: Once = Once::new();

@@ -256,9 +256,8 @@ async fn take(storage: &ElectionsTtlStorage, key: &ElectionKey) -> Option<()> {
     storage.compare_and_delete(key, entry.version.incarnation, entry.epoch).await.ok().map(|_| ())
 }
 
-/// A proxy of one trial before a server that all trials share. Before it listens, it refuses connections like a server
-/// that is down. While it is paused, it accepts connections and forwards nothing, like a server that hangs. Delayed
-/// bytes arrive when it resumes.
+/// A proxy of one trial before a server that all trials share. Before it listens, it refuses connections as a server
+/// that is down. While it is paused, it forwards nothing, as a server that hangs. Delayed bytes arrive when it resumes.
 #[derive(Debug)]
 pub(super) struct Proxy {
     socket: Option<OwnedFd>,

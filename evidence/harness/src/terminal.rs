@@ -130,8 +130,7 @@ impl Lines {
         Self { what, receiver, seen: Vec::new() }
     }
 
-    /// Waits for a line that contains `text` as whole words, and returns it. Skips the lines before it. `up`
-    /// is not in `.tmpSupnbb`, a random folder.
+    /// Waits for the next line with `text` as whole words and returns it: `up` is not in a folder like `.tmpSupnbb`.
     pub fn wait_for(&mut self, text: &str) -> String {
         loop {
             match self.receiver.recv_timeout(HANG_LIMIT) {

@@ -1,6 +1,5 @@
-//! Real `vvm run` processes on one SQLite file, killed, stopped and terminated at random moments.
-//!
-//! `kills safety --duration 180` prints the faults, the leaderships and the violations. Violations are:
+//! Real `vvm run` processes on one SQLite file, killed, stopped and terminated at random moments. `kills safety
+//! --duration 180` prints the faults, the leaderships and the violations. Violations are:
 //!
 //! - two workers at once, by an exclusive lock that a worker holds until it has ended;
 //! - an epoch that does not rise;

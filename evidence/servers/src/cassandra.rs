@@ -368,7 +368,6 @@ fn only_column(body: &[u8]) -> Option<Vec<Vec<u8>>> {
 #[derive(Clone, Debug)]
 struct Locks(PathBuf);
 
-/// A name that every node's certificate bears.
 const NAME: &str = "nodes.vvm.test";
 
 impl Locks {

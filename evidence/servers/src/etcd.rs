@@ -43,12 +43,10 @@ impl Program {
         Ok(Self { path: "etcd".into(), version: version("etcd", "--version")? })
     }
 
-    /// The machine's own, or else the one that is built once.
     pub fn installed_or_built() -> Result<Self, StartError> {
         Self::installed().or_else(|_| Self::built())
     }
 
-    /// The machine's own, if it has `etcdctl`, too.
     pub fn installed_with_client() -> Result<Self, StartError> {
         version("etcdctl", "version")?;
         Self::installed()
@@ -97,9 +95,7 @@ impl Cluster {
         Self::start_in(folder, program, 1, "https", &options)
     }
 
-    /// A file of a cluster with TLS: `authority.pem`, which signed the server's certificate for the name
-    /// `localhost` alone, and `client.pem` with `client.key`; `stranger.pem`, which signed
-    /// `strange-client.pem` with `strange-client.key`.
+    /// A file of `certificates::make`, for a cluster with TLS whose certificate is for the name `localhost` alone.
     pub fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }

@@ -1,5 +1,4 @@
-//! kube-apiserver on an etcd of its own, with roles (`--authorization-mode=RBAC`). Nothing else of Kubernetes
-//! runs: no controllers, no scheduler, no Pods.
+//! kube-apiserver on an etcd of its own, with roles (`--authorization-mode=RBAC`): no controllers, scheduler or Pods.
 
 use crate::{
     built::{self, cached},

@@ -1,5 +1,5 @@
-//! MariaDB: one that Maven fetches, or the machine's own, with its data in a temporary folder. Primaries, and replicas of
-//! them. And a client for statements as text.
+//! MariaDB: Maven's, or the machine's own, in a temporary folder. Primaries, replicas, and a client for text
+//! statements.
 
 use crate::{
     built::Artifact,
@@ -115,7 +115,6 @@ impl MariaDb {
         done.map(drop).map_err(system(statement))
     }
 
-    /// A connection of another program.
     pub fn client(&self, database: &str) -> io::Result<Client> {
         Client::at(self.address(), database)
     }
@@ -297,8 +296,7 @@ impl Client {
         let mut client = Self(TcpStream::connect(address)?);
         client.0.set_read_timeout(Some(Duration::from_secs(60)))?;
         client.receive()?;
-        // FOUND_ROWS, CONNECT_WITH_DB, PROTOCOL_41, SECURE_CONNECTION, MULTI_STATEMENTS, MULTI_RESULTS, PLUGIN_AUTH, and no
-        // password.
+        // FOUND_ROWS, CONNECT_WITH_DB, PROTOCOL_41, SECURE_CONNECTION, MULTI_STATEMENTS, MULTI_RESULTS, PLUGIN_AUTH.
         let mut login = [&0xb_820a_u32.to_le_bytes()[..], &[0, 0, 0, 1, 45], &[0; 23], b"root\0\0"].concat();
         login.extend([database.as_bytes(), b"\0mysql_native_password\0"].concat());
         client.send(1, &login)?;

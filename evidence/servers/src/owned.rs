@@ -63,7 +63,6 @@ impl Owned {
         self.child.try_wait()
     }
 
-    /// Sends it a signal, unless it has ended.
     pub fn signal(&mut self, signal: Signal) -> io::Result<()> {
         if self.ended()?.is_none()
             && let Some(pid) = Pid::from_raw(self.child.id().cast_signed())

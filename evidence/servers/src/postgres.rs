@@ -1,5 +1,4 @@
-//! PostgreSQL: one that Maven fetches, or the machine's own, with its data in a temporary folder. Primaries,
-//! and standbys that stream from them.
+//! PostgreSQL: Maven's, or the machine's own, with its data in a temporary folder. Primaries, and standbys of them.
 
 use crate::{
     built::Artifact,

@@ -73,7 +73,6 @@ fn copy(from: &Path, to: &Path) -> Result<(), StartError> {
     run(copy.arg("-a").arg(from.join("data")).arg(to), "coreutils").map(drop)
 }
 
-/// A folder that the server's own user can write to.
 pub(crate) fn folder(prefix: &str) -> io::Result<TempDir> {
     let folder = in_memory(prefix)?;
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777))?;
@@ -94,8 +93,7 @@ pub(crate) fn command(program: &Path) -> Command {
     command
 }
 
-/// The folder `name` beside the jars of an artifact. If there is none, `unpack` makes it of a folder with what the jar has, and
-/// returns where it is.
+/// The folder `name` beside an artifact's jars. If there is none, `unpack` makes it of the jar's files, and says where.
 pub(crate) fn unpacked(
     artifact: &Artifact,
     target: &Path,

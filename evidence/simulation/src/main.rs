@@ -1,10 +1,9 @@
 //! A deterministic simulation: several VVMs on one storage, mock time, one thread, no real I/O, and faults. `simulation
 //! --seeds 1000` runs that many worlds, and reports the faults and the violations. `simulation --seed 42` runs one and
-//! prints its trace. The same seed gives the same trace.
-//!
-//! The code under test is the real one, from the protocol to the host. Only clock, randomness, spawning, deadman,
-//! storage and processes are simulated. Checked at every step: I1 to I7, I9, I10, rising epochs and pauses. Checked at
-//! the end: without faults, every slot is led again. So a world in which nothing happens is a violation.
+//! prints its trace. The same seed gives the same trace. The code under test is the real one, from the protocol to the
+//! host. Only clock, randomness, spawning, deadman, storage and processes are simulated. Checked at every step: I1 to
+//! I7, I9, I10, rising epochs and pauses. Checked at the end: without faults, every slot is led again. So a world in
+//! which nothing happens is a violation.
 #![forbid(unsafe_code)]
 
 mod clock;

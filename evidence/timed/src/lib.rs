@@ -26,11 +26,9 @@ pub const ATTEMPTS: usize = 5;
 const MODULE: &str = "timed";
 
 /// Makes attempts until one is decided, and returns its result. `attempt` is the whole attempt: it sets everything up
-/// anew, and passes each [`Late`] on with `?`. A process runs one at a time, so that none delays another.
-///
-/// # Panics
-/// When an attempt panics, when a bound is missed by more than the machine was late, and when [`ATTEMPTS`] attempts are
-/// inconclusive. When the test is not in a module `timed`.
+/// anew, and passes each [`Late`] on with `?`. A process runs one at a time, so that none delays another. Panics when
+/// an attempt panics, when a bound is missed by more than the machine was late, and when [`ATTEMPTS`] attempts are
+/// inconclusive. When the test is not in a module `timed`, too.
 pub fn timed<T>(name: &str, attempt: impl FnMut(&Attempt) -> Result<T, Late>) -> T {
     static ALONE: Mutex<()> = Mutex::new(());
     // The lock protects no data, so that a failed test does not matter.
@@ -120,8 +118,7 @@ impl Attempt {
         self.took(what, bound, since)
     }
 
-    /// Checks that an event that has just happened came by `since` + `bound`, as [`within`](Self::within) does. Returns
-    /// the time since `since`.
+    /// As [`within`](Self::within), for what has just happened. Returns the time since `since`.
     #[track_caller]
     pub fn took(&self, what: &str, bound: Duration, since: Instant) -> Result<Duration, Late> {
         self.reported(what, bound, SystemClock::read().since(since), since)

@@ -1,5 +1,4 @@
-//! The observer: what it knows is true time, who works, and what was sent and applied. Its constants are its own,
-//! written down a second time on purpose.
+//! The observer: it knows true time, who works, and what was sent and applied. Its constants are its own on purpose.
 
 use super::{
     process::Process,

@@ -1,5 +1,4 @@
-//! [`Replicas`]: a primary and its standby at two addresses, and the fail-overs between them. On PostgreSQL and on
-//! MariaDB.
+//! [`Replicas`]: a primary and its standby at two addresses, and fail-overs between them, on PostgreSQL and MariaDB.
 
 use super::{
     TTL,

@@ -1,5 +1,4 @@
-//! [`FaultyServers`]: what a fault run does to a kind of server, and [`Site`], what it knows of them. [`Servers`] are one or
-//! three of a kind.
+//! [`FaultyServers`]: what a fault run does to servers; [`Site`]: what it knows of them. [`Servers`] are one or three.
 
 use super::{
     NAME,

@@ -109,7 +109,6 @@ fn stat(pid: i32) -> Option<Vec<String>> {
     Some(rest.split(' ').map(str::to_owned).collect())
 }
 
-/// Whether a process is gone, or has ended and is not reaped yet.
 pub(crate) fn has_ended(pid: i32) -> bool {
     stat(pid).is_none_or(|stat| matches!(stat[0].as_str(), "Z" | "X"))
 }

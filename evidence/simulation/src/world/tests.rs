@@ -1,5 +1,4 @@
-//! Checks fail when their invariant is violated on purpose. `cargo xtask sim --broken` shows that of the others: each is
-//! the first to fail for one of its bugs.
+//! Checks fail when their invariant is violated on purpose. `cargo xtask sim --broken` shows that of the others.
 
 use super::*;
 use crate::{

@@ -126,8 +126,7 @@ pub(super) mod objects {
     }
 
     impl Objects {
-        /// Credentials are those of the environment. Options of the URL other than the endpoint are not needed
-        /// for a server that this program starts.
+        /// Credentials come from the environment. A server that this program starts needs no option but the endpoint.
         pub(in super::super) fn open(url: &str) -> Result<Self, Failure> {
             let (place, options) = url.split_once('?').unwrap_or((url, ""));
             let (bucket, _prefix) = place.trim_start_matches("s3://").split_once('/').unwrap_or((place, ""));

@@ -1,5 +1,4 @@
-//! The check finds what a storage does wrong: bugs that are planted in front of a storage in memory. Without Go
-//! there is no checker, and these cases say so.
+//! The check finds bugs planted in front of a storage in memory. Without Go there is no checker, and the cases say so.
 
 use super::{
     check,
