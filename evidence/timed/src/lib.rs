@@ -27,8 +27,8 @@ const MODULE: &str = "timed";
 
 /// Makes attempts until one is decided, and returns its result. `attempt` is the whole attempt: it sets everything up
 /// anew, and passes each [`Late`] on with `?`. A process runs one at a time, so that none delays another. Panics when
-/// an attempt panics, when a bound is missed by more than the machine was late, and when [`ATTEMPTS`] attempts are
-/// inconclusive. When the test is not in a module `timed`, too.
+/// an attempt panics, when a bound is missed by more than the machine was late, when [`ATTEMPTS`] attempts are
+/// inconclusive, and when the test is not in a module `timed`.
 pub fn timed<T>(name: &str, attempt: impl FnMut(&Attempt) -> Result<T, Late>) -> T {
     static ALONE: Mutex<()> = Mutex::new(());
     // The lock protects no data, so that a failed test does not matter.
