@@ -100,7 +100,7 @@ fn run(demo: &DemoArgs) -> Result<bool, DemoError> {
             Ok(reported)
         };
         let Some((stall, step)) = results.inconclusive_by else { return report(folder) };
-        let stalled = format!("this machine did not run for {} in step {step}", course::seconds(stall));
+        let stalled = format!("this machine was late by {} in step {step}", course::seconds(stall));
         if tries == TRIES {
             say!("demo: inconclusive: {stalled}; try it on a calmer one");
             return report(folder);
@@ -163,7 +163,7 @@ fn report(demo: &DemoArgs, results: &Results, storage: &str, folder: TempDir) ->
 ///
 /// Measures how long each change of leaders takes, and checks by the workers' own logs that no two worked at
 /// once. Takes about five TTLs. Exits with 0 if every check holds, otherwise with 1. Begins again, at most twice, if
-/// this machine stalled for so long that a check shows nothing. Removes its files, unless a check fails.
+/// this machine was so late that a check shows nothing. Removes its files, unless a check fails.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct DemoArgs {
     /// Time without renewals after which a standby takes over

@@ -37,8 +37,8 @@ pub(super) struct Course {
     /// The kill deadline of the stopped host, and when that died. Known only after its end.
     pub(super) deadline: Option<Instant>,
     pub(super) host_died: Option<Instant>,
-    /// The longest time for which this machine did not run the demo, and in which step that was. It may not have run a
-    /// leader for as long either.
+    /// The longest time for which this machine did not run the demo, or for which processes waited for a processor in one
+    /// step; and the step. A leader may have waited for as long.
     pub(super) stall: (Duration, usize),
 }
 
