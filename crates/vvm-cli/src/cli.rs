@@ -416,5 +416,6 @@ fn check_password(matches: &ArgMatches, is_typed: impl Fn(&str) -> bool) -> Resu
 #[cfg(test)]
 mod tests {
     mod documented;
+    mod kept_names;
     mod refusals;
 }

@@ -23,6 +23,7 @@ use vvm_containment::{Level, ProcessEnd};
 
 /// The outcome of a `vvm run`. The file has these names in `snake_case`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize))]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Outcome {
     WorkerEnded,

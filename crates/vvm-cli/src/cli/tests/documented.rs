@@ -17,7 +17,7 @@ struct ShownLine {
     words: Vec<String>,
 }
 
-fn root() -> PathBuf {
+pub(super) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
@@ -140,7 +140,7 @@ const DRIVERS: [(&str, &str); 7] = [
     ("drivers/scylla", "scylla://h/k"),
 ];
 
-fn sources(folder: &Path) -> Vec<PathBuf> {
+pub(super) fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
         if path.is_dir() {
