@@ -241,23 +241,29 @@ async fn measure_renewals(
         statements.send(slot, Verb::Claim).await?;
         writers.push(BareWriter { statements, slot, writes: 0 });
     }
-    let (mut rates, mut renewals, mut bare_rates, mut shares) =
-        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut rates, mut renewals, mut shares) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut bare_rates, mut bare_writes) = (Vec::new(), Vec::new());
     // A server is slow in its first seconds: the first turn warms up.
     for turn in 0..=turns {
         let bare_begins = turn % 2 == 0;
-        let before = if bare_begins { bare_rate(&mut writers, span).await? } else { None };
+        let before = if bare_begins { Some(write_bare(&mut writers, span).await?) } else { None };
         let began = SystemClock::read();
         let until = began.after(span);
         let found = try_join_all(leaders.iter_mut().map(|leader| renew(leader, until))).await?;
         let rate = per_second(found.iter().flatten().flatten().count(), began);
-        let bare_rate = if bare_begins { before } else { bare_rate(&mut writers, span).await? };
+        let (bare_rate, writes) = match before {
+            Some(before) => before,
+            None => write_bare(&mut writers, span).await?,
+        };
         if turn > 0 {
-            shares.extend(bare_rate.map(|bare| rate / bare));
-            bare_rates.extend(bare_rate);
+            if !writes.is_empty() {
+                shares.push(rate / bare_rate);
+                bare_rates.push(bare_rate);
+            }
             rates.push(rate);
         }
         renewals.extend(found.into_iter().flatten());
+        bare_writes.extend(writes);
     }
     for leader in &leaders {
         leader.release().await?;
@@ -268,6 +274,11 @@ async fn measure_renewals(
     let mut beside_bare = Vec::new();
     if !shares.is_empty() {
         beside_bare.push(Figure::new(format!("{LEADERS} bare writers at once"), Unit::PerSecond, bare_rates));
+        beside_bare.push(Figure::new(
+            format!("{LEADERS} bare writers at once: each write"),
+            Unit::Milliseconds,
+            bare_writes,
+        ));
         beside_bare.push(Figure::new(name("share of the bare rate"), Unit::Ratio, shares));
     }
     let mut figures = vec![
@@ -293,24 +304,22 @@ struct BareWriter {
     writes: u64,
 }
 
-/// Lets the bare writers renew for `span`. Returns how often a second, all of them.
-async fn bare_rate(writers: &mut [BareWriter], span: Duration) -> Result<Option<f64>, Failure> {
-    if writers.is_empty() {
-        return Ok(None);
-    }
+/// Lets the bare writers renew for `span`. Returns how often a second, all of them, and the milliseconds of each write.
+async fn write_bare(writers: &mut [BareWriter], span: Duration) -> Result<(f64, Vec<f64>), Failure> {
     let began = SystemClock::read();
     let until = began.after(span);
     let each = writers.iter_mut().map(async |writer: &mut BareWriter| {
-        let mut renewals = 0;
+        let mut millis = Vec::new();
         while SystemClock::read() < until {
             writer.writes += 1;
-            writer.statements.send(writer.slot, Verb::Renew(writer.writes)).await?;
-            renewals += 1;
+            let (sent, micros) = timed(writer.statements.send(writer.slot, Verb::Renew(writer.writes))).await;
+            sent?;
+            millis.push(micros / 1e3);
         }
-        Ok::<usize, Failure>(renewals)
+        Ok::<_, Failure>(millis)
     });
-    let renewals = try_join_all(each).await?;
-    Ok(Some(per_second(renewals.into_iter().sum(), began)))
+    let writes: Vec<f64> = try_join_all(each).await?.into_iter().flatten().collect();
+    Ok((per_second(writes.len(), began), writes))
 }
 
 fn per_second(renewals: usize, began: Instant) -> f64 {
