@@ -1,8 +1,9 @@
 use std::{fmt, time::Duration};
 
-/// A point in time, in nanoseconds since the clock's origin. The origin of [`SystemClock`](crate::SystemClock) on Linux
-/// is the boot, so its values can be compared between processes in one time namespace. Values of other clocks have no
-/// meaning outside the clock.
+/// A point in time, in nanoseconds since the clock's origin.
+///
+/// The origin of [`SystemClock`](crate::SystemClock) on Linux is the boot, so its values can be compared
+/// between processes in one time namespace. Values of other clocks have no meaning outside the clock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(u64);
 

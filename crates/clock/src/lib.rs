@@ -45,8 +45,10 @@ use std::{
 /// Dropping it cancels the wait and frees its timer.
 pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A monotonic clock that counts suspend. Only instants of the same clock can be compared. Invariant I1 assumes that
-/// the *rates* of different clocks differ by at most 10 %, and nothing about their values.
+/// A monotonic clock that counts suspend.
+///
+/// Only instants of the same clock can be compared. Invariant I1 assumes that the *rates* of different clocks
+/// differ by at most 10 %, and nothing about their values.
 pub trait Clock: Debug + Send + Sync + 'static {
     /// Returns the current time. It never goes back.
     fn now(&self) -> Instant;
@@ -60,9 +62,10 @@ pub trait Clock: Debug + Send + Sync + 'static {
     }
 }
 
-/// Wall-clock time. It may jump and may be wrong: use it only where a wrong value does no harm. A new epoch is
-/// `max(stored + 1, unix milliseconds)`, so that it rises even after the storage was restored from a backup. No other
-/// part of safety depends on the date.
+/// Wall-clock time. It may jump and may be wrong: use it only where a wrong value does no harm.
+///
+/// A new epoch is `max(stored + 1, unix milliseconds)`, so that it rises even after the storage was restored
+/// from a backup. No other part of safety depends on the date.
 pub trait WallClock: Debug + Send + Sync + 'static {
     /// Returns the time since 1970-01-01 UTC; zero if the clock shows an earlier date.
     fn since_unix_epoch(&self) -> Duration;

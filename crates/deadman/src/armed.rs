@@ -111,10 +111,11 @@ impl Deadman {
         Ok(ArmedDeadline { id, generation })
     }
 
-    /// Moves deadlines later. Call it only for renewals that the storage has confirmed (I3, I4). A batch takes one lock
-    /// and calls the trigger at most once. It ignores an instant that is not later, and every instant for a deadline
-    /// that has passed or was [tightened](Self::tighten). `batch` is iterated under the lock, and must not call the
-    /// set.
+    /// Moves deadlines later. Call it only for renewals that the storage has confirmed (I3, I4). A batch
+    /// takes one lock and calls the trigger at most once.
+    ///
+    /// It ignores an instant that is not later, and every instant for a deadline that has passed or was
+    /// [tightened](Self::tighten). `batch` is iterated under the lock, and must not call the set.
     pub fn confirm<'armed>(&self, batch: impl IntoIterator<Item = (&'armed ArmedDeadline, Instant)>) {
         let mut set = self.lock();
         let now = self.now();

@@ -75,6 +75,7 @@ impl Documents {
 
     /// Reads one page of documents, in the order of their ids. Shows every write of earlier leaderships, and every
     /// write of this one that has returned. Continue with [`Scan::after`] at [`Page::next`] until that is `None`.
+    ///
     /// Cancel safe.
     pub async fn scan(&self, scan: &Scan) -> Result<Page, DocumentReadError> {
         let slot = self.access.slot();

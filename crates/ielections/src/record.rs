@@ -3,8 +3,10 @@
 use std::{fmt, num::NonZeroU64, str::FromStr, sync::Arc, time::Duration};
 use vvm_clock::DisplayDuration;
 
-/// A leadership record, as one write left it. An observer must wait for the TTL of the writer: one that
-/// waits for its own TTL takes over from a live leader with a longer one.
+/// A leadership record, as one write left it.
+///
+/// It has its writer's TTL. An observer must wait for that one: an observer that waits for its own TTL takes
+/// over from a live leader with a longer one.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Entry {
     /// The name of the leader, for people. Never an identity.

@@ -94,9 +94,11 @@ impl Registry {
         instances
     }
 
-    /// Runs the services under a leadership until `stop`. Returns when none of their instances runs, so that the
-    /// leadership may be released (I6). In a program on `vvm-host`, one service calls this function and does nothing
-    /// else:
+    /// Runs the services under a leadership until `stop`. Returns when none of their instances runs, so that
+    /// the leadership may be released (I6).
+    ///
+    /// In a program on `vvm-host`, one service calls this function and does nothing else:
+    ///
     /// ```
     /// # use {ielections::Key, primary_only::Registry, vvm_orch::{Service, service_fn}};
     /// fn primary_only<K: Key>(registry: Registry) -> Box<dyn Service<K>> {
@@ -104,10 +106,14 @@ impl Registry {
     /// }
     /// ```
     ///
-    /// If an instance does not end, this function waits for it until the kill deadline ends the process. After
-    /// [`RegistryConfig::join_timeout`](crate::RegistryConfig) it logs which instances still run. After an error, no
-    /// instance of this term runs. Dropping the future interrupts the instances without waiting, so keep the
-    /// leadership. The next term waits for them.
+    /// If an instance does not end, this function waits for it until the kill deadline ends the process.
+    /// After [`RegistryConfig::join_timeout`](crate::RegistryConfig) it logs which instances still run.
+    ///
+    /// # Errors
+    /// [`LeadError`]. No instance of this term runs then.
+    ///
+    /// # Cancel safety
+    /// Dropping it interrupts the instances without waiting, so keep the leadership. The next term waits for them.
     pub async fn lead(&self, standing: Standing, stop: CancellationToken) -> Result<(), LeadError> {
         let _turn = self.turns.take(&standing)?;
         let documents = standing.documents().ok_or(LeadError::NoDocuments)?;

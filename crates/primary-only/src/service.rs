@@ -28,17 +28,25 @@ pub trait Service: Send + Sync + Sized + 'static {
     /// The version of the documents that it writes. Raise it when older programs could not read them.
     const SCHEMA: SchemaVersion = SchemaVersion::FIRST;
 
-    /// Prepares a term, before the documents are read: for shared resources, and to repair documents. The future is
-    /// never dropped half-way. End it soon after `cx.stop`. After an error or a panic, the service stays
-    /// [`RebuildFailed`](crate::ServiceState::RebuildFailed) until the term ends.
+    /// Prepares a term, before the documents are read: for shared resources, and to repair documents.
+    ///
+    /// The future is never dropped half-way. End it soon after `cx.stop`.
+    ///
+    /// # Errors
+    /// Why the service can't be rebuilt. It stays [`RebuildFailed`](crate::ServiceState::RebuildFailed) until
+    /// the term ends. A panic has the same effect.
     async fn prepare(&self, cx: PrepareContext) -> Result<(), BoxError> {
         drop(cx);
         Ok(())
     }
 
-    /// Checks that a new instance may exist beside the others, or fails with the reason why it may not. Only
-    /// [`get_or_create`](crate::ServiceHandle::get_or_create) calls it, not a rebuild. It runs under a lock: do not
-    /// wait, and do not call the service.
+    /// Checks that a new instance may exist beside the others.
+    ///
+    /// Only [`get_or_create`](crate::ServiceHandle::get_or_create) calls it, not a rebuild. It runs under a
+    /// lock: do not wait, and do not call the service.
+    ///
+    /// # Errors
+    /// Why the instance may not exist.
     fn conflicts(
         &self,
         id: &Self::Id,
@@ -49,33 +57,43 @@ pub trait Service: Send + Sync + Sized + 'static {
         Ok(())
     }
 
-    /// Makes an instance from its document, stored or new. It may run under a lock: do not wait, and do not call the
-    /// service. [`Task::run`] does the work. Fails with the reason why no instance can be made: a stored document is
-    /// then quarantined. A panic has the same effect in a rebuild, and reaches the caller of
-    /// [`get_or_create`](crate::ServiceHandle::get_or_create).
+    /// Makes an instance from its document, stored or new.
+    ///
+    /// It may run under a lock: do not wait, and do not call the service. [`Task::run`] does the work.
+    ///
+    /// # Errors
+    /// Why no instance can be made. A stored document is then quarantined. A panic has the same effect in a
+    /// rebuild, and reaches the caller of [`get_or_create`](crate::ServiceHandle::get_or_create).
     fn build(&self, id: &Self::Id, doc: &Self::Doc) -> Result<Self::Task, BoxError>;
 
-    /// Reads the JSON of a document whose version is not [`SCHEMA`](Self::SCHEMA). The instance's next write stores it
-    /// with the current version. Fails with the reason why it can't be read: the document is then quarantined. The
-    /// default refuses every version.
+    /// Reads the JSON of a document whose version is not [`SCHEMA`](Self::SCHEMA). The instance's next write
+    /// stores it with the current version.
+    ///
+    /// # Errors
+    /// Why it can't be read. The document is then quarantined. The default refuses every version.
     fn upgrade(&self, from: SchemaVersion, json: &[u8]) -> Result<Self::Doc, BoxError> {
         let _ = json;
         Err(Box::new(UnknownSchema { written: from, read: Self::SCHEMA }))
     }
 }
 
-/// One instance: a state machine whose state is one document. A run starts no work that outlives it. Concurrent parts
-/// belong into the same future (`join!`), so that nothing continues after it has ended or was dropped (I6).
+/// One instance: a state machine whose state is one document.
+///
+/// A run starts no work that outlives it. Concurrent parts belong into the same future (`join!`), so that
+/// nothing continues after it has ended or was dropped (I6).
 #[async_trait]
 pub trait Task: Send + Sync + 'static {
     /// The same type as [`Service::Doc`].
     type Doc;
 
-    /// Continues the work from the state in the document. Ends soon after `cx.stop`. Called at most once for each
-    /// value, and not at all if the term ends first. Only a run writes the document. A new instance is lost with its
-    /// process until [`insert`](crate::StateCell::insert). From then on it runs in every term until
-    /// [`delete`](crate::StateCell::delete). Fails with the reason why the task is not done. If its document exists,
-    /// the next leader runs it again. A panic has the same effect.
+    /// Continues the work from the state in the document. Ends soon after `cx.stop`.
+    ///
+    /// Called at most once for each value, and not at all if the term ends first. Only a run writes the
+    /// document. A new instance is lost with its process until [`insert`](crate::StateCell::insert). From
+    /// then on it runs in every term until [`delete`](crate::StateCell::delete).
+    ///
+    /// # Errors
+    /// Why the task is not done. If its document exists, the next leader runs it again. A panic has the same effect.
     async fn run(&self, cx: RunContext<Self::Doc>) -> Result<(), BoxError>;
 
     /// Returns whether this instance satisfies a request with this document. Runs under a lock, as [`Service::build`].

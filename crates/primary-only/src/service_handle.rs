@@ -11,8 +11,10 @@ use std::{
     sync::{Arc, MutexGuard},
 };
 
-/// A registered service. Clones share it. Every future here may be dropped at any time: its call then has taken effect
-/// completely or not at all.
+/// A registered service. Clones share it.
+///
+/// # Cancel safety
+/// Every future here may be dropped at any time. It then has taken effect completely or not at all.
 pub struct ServiceHandle<S: Service>(Arc<Roster<S>>);
 
 /// The service can't answer.
@@ -82,9 +84,12 @@ impl<S: Service> ServiceHandle<S> {
         Ok(list.instances.values().cloned().map(Handle::new).collect())
     }
 
-    /// Returns the instance of this id if it is for the same request, or creates one. Waits during a rebuild. A new
-    /// instance is lost with this process until its run has written its document ([`Handle::persisted`]). Panics if the
-    /// service's own code does.
+    /// Returns the instance of this id if it is for the same request, or creates one. Waits during a rebuild.
+    ///
+    /// A new instance is lost with this process until its run has written its document ([`Handle::persisted`]).
+    ///
+    /// # Panics
+    /// If the service's own code panics.
     pub async fn get_or_create(&self, id: S::Id, doc: S::Doc) -> Result<GotOrCreated<S>, GetOrCreateError> {
         let mut list = self.running().await?;
         if let Some(instance) = list.instances.get(&id) {

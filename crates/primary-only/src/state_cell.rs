@@ -11,13 +11,15 @@ use std::{fmt, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 use vvm_clock::Clock;
 
-/// The state of an instance, and its document. Every write is fenced by the leadership (I2), and is applied only to the
-/// version that this cell read or wrote last. A write is repeated until its result is known or the term ends. An error
-/// says so if the result is unknown.
+/// The state of an instance, and its document.
+///
+/// Every write is fenced by the leadership (I2), and is applied only to the version that this cell read or wrote last.
+/// A write is repeated until its result is known or the term ends. An error says so if the result is unknown.
 ///
 /// # Cancel safety
-/// Dropping a write's future does not undo the write: the cell finishes it before the next one, and this crate before
-/// the instance ends. Poll the future or drop it: held without polling, it may block the writes of all other instances.
+/// Dropping the future of a write does not undo it. The cell finishes the write before the next one, and this crate
+/// finishes it before the instance ends. Poll the future or drop it: holding it without polling may block the writes of
+/// all other instances.
 pub struct StateCell<Doc> {
     doc: Doc,
     stored: StoredVersion,
@@ -290,8 +292,10 @@ impl<Doc: fmt::Debug> fmt::Debug for StateCell<Doc> {
 pub struct RunContext<Doc> {
     /// The instance's state, and the only way to write it.
     pub state: StateCell<Doc>,
-    /// Cancelled when the term ends. The leadership is released only after all runs have ended. Until then a run may
-    /// still write its document, so that the next leader repeats less work. To stop waiting:
+    /// Cancelled when the term ends.
+    ///
+    /// The leadership is released only after all runs have ended. Until then a run may still write its
+    /// document, so that the next leader repeats less work. To stop waiting:
     /// `cx.stop.run_until_cancelled(work).await.ok_or(TermInterrupted)?`
     pub stop: CancellationToken,
     /// The leadership. Its epoch fences writes to other systems; [`ensure`](Standing::ensure) checks the time left.

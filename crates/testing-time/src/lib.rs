@@ -26,10 +26,11 @@ use std::{
 };
 use vvm_clock::{Clock, Instant, Sleep, WallClock};
 
-/// A clock that a test advances. Clones share it. A sleep becomes a *sleeper* at its first poll, and remains one until
-/// its deadline or its drop. The clock wakes sleepers in the order of their deadlines, and for equal deadlines in the
-/// order of their first polls, so equal calls give equal orders. It wakes them on the thread that advances, without a
-/// lock: a waker may use the clock.
+/// A clock that a test advances. Clones share it.
+///
+/// A sleep becomes a *sleeper* at its first poll, and remains one until its deadline or its drop. The clock wakes
+/// sleepers in the order of their deadlines, and for equal deadlines in the order of their first polls, so equal calls
+/// give equal orders. It wakes them on the thread that advances, without a lock: a waker may use the clock.
 ///
 /// # Advancing when all tasks are idle
 /// Call [`advance_to_next`](Self::advance_to_next) when no task can run: in the loop of your own executor, or in the

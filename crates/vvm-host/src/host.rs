@@ -56,12 +56,16 @@ pub enum Signals {
 }
 
 impl Host {
-    /// Opens the storage and reserves everything that a leader needs, before it campaigns. From here on TERM and INT do
-    /// not end the process, nor do HUP and QUIT if [`HostSettings::stop_on_hup`] and
-    /// [`stop_on_quit`](HostSettings::stop_on_quit) say so: [`run`](Self::run) handles them. Cancel safe.
+    /// Opens the storage and reserves everything that a leader needs, before it campaigns.
+    ///
+    /// From here on TERM and INT do not end the process, nor do HUP and QUIT if [`HostSettings::stop_on_hup`]
+    /// and [`stop_on_quit`](HostSettings::stop_on_quit) say so: [`run`](Self::run) handles them.
     ///
     /// # Panics
     /// Outside of a tokio runtime with time and I/O.
+    ///
+    /// # Cancel safety
+    /// May be dropped at will.
     pub async fn open(settings: HostSettings) -> Result<Self, HostError> {
         let env = Env::with_deadman(Deadman::system()?, Handle::current())?;
         let mut host = Self::with_env(settings, env, Signals::Caught)?;
@@ -71,7 +75,13 @@ impl Host {
     }
 
     /// [`open`](Self::open) on a storage that the program has opened itself, with its own client for example.
-    /// [`HostSettings::storage`] is not opened. The host closes `storage` when it ends. Panics as `open`. Cancel safe.
+    /// [`HostSettings::storage`] is not opened. The host closes `storage` when it ends.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime with time and I/O.
+    ///
+    /// # Cancel safety
+    /// May be dropped at will.
     ///
     /// # Examples
     /// ```no_run
@@ -137,9 +147,11 @@ impl Host {
         Ok(Self { campaigns, storage, wakeups, http, shown, signals, waits_since, on_claim, enforcers })
     }
 
-    /// Makes a host on a storage that is open already, without HTTP, signals and local wake-ups. With the parts of
-    /// `env` it needs no async runtime. [`HostSettings::storage`] has no effect. Fails if this machine has no name for
-    /// a holder.
+    /// Makes a host on a storage that is open already, without HTTP, signals and local wake-ups. With the
+    /// parts of `env` it needs no async runtime. [`HostSettings::storage`] has no effect.
+    ///
+    /// # Errors
+    /// If this machine has no name for a holder.
     #[cfg(feature = "testing")]
     pub fn on_storage(
         settings: HostSettings,
@@ -169,11 +181,13 @@ impl Host {
     }
 
     /// Reports to OpenTelemetry: the metrics of `/metrics`, and a span `vvm.leadership` for each leadership. Call it
-    /// once, after [`show`](Self::show). Pass the providers of your program, or [`opentelemetry::global`]'s. Names and
-    /// attributes are those of `/metrics` without `_seconds` and `_total`, which the unit and the kind of an instrument
-    /// say. A span has name, holder, slot, epoch and incarnation, and at its end `vvm.end` and `vvm.reason`, for a loss
-    /// also `vvm.loss` and the status "error". It ends when the work has stopped and the record is handed back or lost.
-    /// A process that is killed at its deadline reports no span: `vvm history` knows that leadership.
+    /// once, after [`show`](Self::show).
+    ///
+    /// Pass the providers of your program, or [`opentelemetry::global`]'s. Names and attributes are those of `/metrics`
+    /// without `_seconds` and `_total`, which the unit and the kind of an instrument say. A span has name, holder, slot,
+    /// epoch and incarnation, and at its end `vvm.end` and `vvm.reason`, for a loss also `vvm.loss` and the status
+    /// "error". It ends when the work has stopped and the record is handed back or lost. A process that is killed at its
+    /// deadline reports no span: `vvm history` knows that leadership.
     ///
     /// The host waits for no exporter, as long as the providers export on threads of their own. A `PeriodicReader`
     /// and a `BatchSpanProcessor` do; a `SimpleSpanProcessor` would delay the host.
@@ -238,11 +252,12 @@ impl Host {
         }
     }
 
-    /// Has the host campaign only while `ready` is true, as for a program that must warm up first. While it is false,
-    /// the host claims nothing, and accepts no step-down in its favour. [`HostSettings::acquisition`] counts from the
-    /// moment when it becomes true. When it becomes false, a campaign is withdrawn, and a leadership is given up: its
-    /// services stop, and the record is released. A slot won just then is released before any service starts. If the
-    /// sender is dropped, the last value stands. The last call counts.
+    /// Has the host campaign only while `ready` is true, as for a program that must warm up first.
+    ///
+    /// While it is false, the host claims nothing, and accepts no step-down in its favour.
+    /// [`HostSettings::acquisition`] counts from the moment when it becomes true. When it becomes false, a campaign is
+    /// withdrawn, and a leadership is given up: its services stop, and the record is released. A slot won just then is
+    /// released before any service starts. If the sender is dropped, the last value stands. The last call counts.
     ///
     /// ```no_run
     /// # async fn run(settings: vvm_host::HostSettings) -> Result<(), vvm_host::HostError> {
@@ -274,11 +289,12 @@ impl Host {
     }
 
     /// Campaigns, and runs what `services` returns while this process leads. Every end of the work ends the host, a
-    /// loss, too, because a new process has no old state. [`run_then`](Self::run_then) can campaign again. Calls
-    /// `services` once for each campaign. An operator's `vvm pause` or `vvm step-down` stops them, and another campaign
-    /// follows. Nothing starts while the name is paused. The first signal stops the host; a second TERM, INT or QUIT
-    /// ends the process at once, of that signal. Returns when the services are joined, the record is handed back, and
-    /// the storage is closed or its time to close is over.
+    /// loss, too, because a new process has no old state. [`run_then`](Self::run_then) can campaign again.
+    ///
+    /// Calls `services` once for each campaign. An operator's `vvm pause` or `vvm step-down` stops them, and
+    /// another campaign follows. Nothing starts while the name is paused. The first signal stops the host; a
+    /// second TERM, INT or QUIT ends the process at once, of that signal. Returns when the services are
+    /// joined, the record is handed back, and the storage is closed or its time to close is over.
     ///
     /// # Cancel safety
     /// Dropping the future shuts down without waiting: while the runtime lives, services are asked to stop,
@@ -288,10 +304,14 @@ impl Host {
         Box::pin(self.run_then(services, |_| Next::Stop)).await
     }
 
-    /// [`run`](Self::run), where `after` decides what follows each campaign. For example, [`Next::CampaignAfter`] after
-    /// [`Problem::Lost`](vvm_orch::Problem::Lost), and [`Next::Stop`] otherwise. Calls `after` once for each campaign
-    /// that ended, unless an operator ended it: then the host campaigns again. After a stop, and if the storage can't
-    /// be opened, its answer has no effect. May be dropped as [`run`](Self::run).
+    /// [`run`](Self::run), where `after` decides what follows each campaign. For example,
+    /// [`Next::CampaignAfter`] after [`Problem::Lost`](vvm_orch::Problem::Lost), and [`Next::Stop`] otherwise.
+    ///
+    /// Calls `after` once for each campaign that ended, unless an operator ended it: then the host campaigns
+    /// again. After a stop, and if the storage can't be opened, its answer has no effect.
+    ///
+    /// # Cancel safety
+    /// As [`run`](Self::run).
     pub async fn run_then(
         self,
         services: impl FnMut() -> Services + Send,

@@ -20,8 +20,9 @@ use tokio::sync::watch;
 use vvm_clock::{DisplayDuration, Instant};
 
 /// How a host takes part in succession: it offers itself to the leader while it stands by, and names a successor while
-/// it leads. Every candidate that shall be a successor, or have one, has these settings. While a successor is named, a
-/// leader that reaches neither it nor storage for 0.65 [`period`](Self::period) is lost.
+/// it leads. Every candidate that shall be a successor, or have one, has these settings.
+///
+/// While a successor is named, a leader that reaches neither it nor storage for 0.65 [`period`](Self::period) is lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct SuccessorSettings {

@@ -22,17 +22,24 @@ pub struct ServiceContext<K> {
     pub standing: Standing,
 }
 
-/// Work that runs only while this process leads `K`. The VVM drives a service from the call of `start` until its work
-/// has ended. It never drops a service half-way: it cancels `cx.stop`, and waits.
+/// Work that runs only while this process leads `K`.
+///
+/// The VVM drives a service from the call of `start` until its work has ended. It never drops a service
+/// half-way: it cancels `cx.stop`, and waits.
 #[async_trait]
 pub trait Service<K: Key>: Send + 'static {
     /// Returns the service's name, for logs and [`Problem`](crate::Problem)s.
     fn name(&self) -> &str;
 
-    /// Prepares the service, and returns its work. The next service starts after this returns. After `cx.stop` is
-    /// cancelled, it may return an error or the work, which the VVM drives to end what was begun. Fails with the reason
-    /// why the service can't start: nothing of it may run then, and the error shuts the VVM down. A panic here or in
-    /// the work is caught, and becomes [`Problem::Panicked`](crate::Problem).
+    /// Prepares the service, and returns its work. The next service starts after this returns.
+    ///
+    /// After `cx.stop` is cancelled, it may return an error or the work, which the VVM drives to end what was begun.
+    ///
+    /// # Errors
+    /// Why the service can't start. Nothing of it may run then. The error shuts the VVM down.
+    ///
+    /// # Panics
+    /// A panic here or in the work is caught, and becomes [`Problem::Panicked`](crate::Problem).
     async fn start(self: Box<Self>, cx: ServiceContext<K>) -> Result<Work, BoxError>;
 }
 

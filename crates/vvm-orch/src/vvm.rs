@@ -15,8 +15,9 @@ use std::{
 };
 use vvm_clock::Clock;
 
-/// A VVM before its launch. A VVM can't be launched twice, nor shut down without a launch, which consumes it and makes
-/// a [`RunningVvm`].
+/// A VVM before its launch.
+///
+/// A VVM can't be launched twice, nor shut down without a launch, which consumes it and makes a [`RunningVvm`].
 ///
 /// ```no_run
 /// # use {ielections::{Key, Ttl}, vvm_orch::{AcquireTimeout, Vvm}};
@@ -46,8 +47,13 @@ pub struct Vvm<K: Key> {
 }
 
 impl<K: Key> Vvm<K> {
-    /// Returns a VVM, and starts nothing. The shutdown closes the elections, which releases every leadership that was
-    /// acquired through them. So each VVM needs elections of its own. Panics if [`Service::name`] of a service panics.
+    /// Returns a VVM, and starts nothing.
+    ///
+    /// The shutdown closes the elections, which releases every leadership that was acquired through them. So
+    /// each VVM needs elections of its own.
+    ///
+    /// # Panics
+    /// If [`Service::name`] of a service panics.
     pub fn provide(
         config: VvmConfig<K>,
         elections: impl Into<Arc<Elections<K>>>,
@@ -166,12 +172,18 @@ impl<K: Key> RunningVvm<K> {
         }
     }
 
-    /// Shuts the VVM down, and waits for the end. In order: withdraw the campaign, stop the services in the reverse
-    /// order of their start, release the record, close the elections. Fails with the first problem since the launch.
+    /// Shuts the VVM down, and waits for the end. In order: withdraw the campaign, stop the services in the
+    /// reverse order of their start, release the record, close the elections.
     ///
-    /// [`VvmConfig::stop_timeout`] limits the services' part. If a service does not stop in time, the others have until
-    /// the kill deadline. The elections limit their own calls to the storage. Several calls, also at once, return the
-    /// same result. Dropping the future stops the wait, but not the shutdown.
+    /// [`VvmConfig::stop_timeout`] limits the services' part. If a service does not stop in time, the others
+    /// have until the kill deadline. The elections limit their own calls to the storage. Several
+    /// calls, also at once, return the same result.
+    ///
+    /// # Errors
+    /// The VVM's first problem, from its launch to the end of its shutdown.
+    ///
+    /// # Cancel safety
+    /// Dropping the future stops the wait, but not the shutdown.
     pub async fn shutdown(&self) -> Result<(), Problem> {
         self.state.stop();
         self.state.stopped().await;

@@ -61,9 +61,11 @@ pub trait SysVvmStorage: Debug + Send + Sync + 'static {
     /// Returns the limits of this driver. Larger keys and values are refused before the driver is called.
     fn limits(&self) -> Limits;
 
-    /// Carries a step out, if its condition holds, as one atomic, linearizable write that is durable before it is
-    /// answered. [`decide`](crate::decide) says what each step means, and what a refusal shows. The driver sends a step
-    /// once, and never again by itself if it may have been applied (I7).
+    /// Carries a step out, if its condition holds, as one atomic, linearizable write that is durable before it
+    /// is answered. [`decide`](crate::decide) says what each step means.
+    ///
+    /// A refusal shows what [`decide`](crate::decide) shows. The driver sends a step once, and never again by
+    /// itself if it may have been applied (I7).
     ///
     /// # Cancel safety
     /// Dropped, the step may be applied, even later.
@@ -166,9 +168,10 @@ pub trait SysVvmHints: Send + Sync {
     /// Hints to all processes that wait for hints about `topic`. Waits for no answer (I10), and reports no failure.
     async fn announce(&self, topic: &Partition);
 
-    /// Waits for a hint about `topic`. Hints that arrive between two calls are kept as one. The end of a connection by
-    /// which hints come is a hint as well. Never returns if hints can't come. One call at a time waits; of several, all
-    /// but one may wait for longer.
+    /// Waits for a hint about `topic`. Hints that arrive between two calls are kept as one. The end of a
+    /// connection by which hints come is a hint as well. Never returns if hints can't come.
+    ///
+    /// One call at a time waits; of several, all but one may wait for longer.
     ///
     /// # Cancel safety
     /// May be dropped and called again at will.

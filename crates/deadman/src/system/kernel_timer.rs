@@ -9,7 +9,9 @@ const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
 /// A timer that kills this process: the second layer of [`SystemTrigger`](super::SystemTrigger), and enough for a
 /// process of one thread. A forked child does not inherit the timer and must not use this value. `exec` deletes it.
-/// When an armed one is dropped, it remains, and kills (I4). An unarmed one is deleted (I9).
+///
+/// # Dropping
+/// An armed timer remains, and kills (I4). An unarmed one is deleted (I9).
 #[derive(Debug)]
 pub struct KernelTimer(libc::timer_t);
 
@@ -21,9 +23,12 @@ unsafe impl Send for KernelTimer {}
 unsafe impl Sync for KernelTimer {}
 
 impl KernelTimer {
-    /// Returns a timer that is not set. Fails with [`io::ErrorKind::Unsupported`] in process 1 of a PID namespace,
-    /// which ignores its own SIGKILL timer (measured). Otherwise with the kernel's error: too many timers (they count
-    /// as pending signals, `ulimit -i`), or a sandbox that forbids them.
+    /// Returns a timer that is not set.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::Unsupported`] in process 1 of a PID namespace, which ignores its own SIGKILL timer
+    /// (measured). Otherwise the kernel's error: too many timers (they count as pending
+    /// signals, `ulimit -i`), or a sandbox that forbids them.
     pub fn new() -> io::Result<Self> {
         if is_init() {
             let why = "process 1 of a PID namespace ignores its own kill timer: start it under an init";

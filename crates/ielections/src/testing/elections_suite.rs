@@ -136,8 +136,11 @@ const LONGEST_CASE: u32 = 60;
 /// The part of a TTL by which a late machine explains a failure: a call may take a tenth, a write wait for two syncs.
 const EXPLAINS: u32 = 20;
 
-/// Runs one case on a new storage and runtime; in real time, again if it is inconclusive. Panics if it fails or does
-/// not end.
+/// Runs one case on a new storage and a new runtime. In real time, an attempt that fails on a machine that was late
+/// meanwhile is inconclusive, and is repeated.
+///
+/// # Panics
+/// If the case fails or does not end.
 pub fn run<Suite: ElectionsTestSuite>(factory: impl AsyncFn() -> Suite, case: impl AsyncFn(Scene<Suite>)) {
     // The first storage tells the TTL, and whether time is real. It is taken by the first attempt.
     let (runtime, mock) = new_runtime();

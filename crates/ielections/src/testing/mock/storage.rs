@@ -16,9 +16,10 @@ use tokio::sync::oneshot;
 use vvm_clock::{Clock, Instant};
 
 /// A storage whose calls fail, hang, are delayed, lost or reordered, as planned. It logs them. The storage behind it
-/// must answer without waiting, as a [`Model`](crate::testing::Model) or a driver in memory does. It simulates the
-/// network of one process or of all: several may stand before one storage. Dropping the caller does not cancel a write
-/// in flight: it arrives with the next call when due, or with [`land_late`](Self::land_late).
+/// must answer without waiting, as a [`Model`](crate::testing::Model) or a driver in memory does.
+///
+/// It simulates the network of one process or of all: several may stand before one storage. Dropping the caller does
+/// not cancel a write in flight: it arrives with the next call when due, or with [`land_late`](Self::land_late).
 #[derive(Debug)]
 pub struct FaultyStorage<K> {
     storage: Arc<dyn TtlStorage<K>>,
