@@ -60,8 +60,8 @@ use vvm_deadman::{Deadman, recording::RecordingTrigger};
 /// `documents` and `elections`. A second expression, if there is one, is for elections.
 ///
 /// Time is real, unless the storage has a mock clock. Probes measure how late the machine is meanwhile. A case that
-/// fails, and whose failure this can explain, is *inconclusive*: it says so, and is repeated on another storage, up to
-/// [`ATTEMPTS`] times. Nothing explains two leaders at once, an early take-over, or a broken contract.
+/// fails, and whose failure this can explain, is *inconclusive*: it says so, and another attempt follows on another
+/// storage, [`ATTEMPTS`] in all. Nothing explains two leaders at once, an early take-over, or a broken contract.
 #[macro_export]
 macro_rules! all_suites {
     ($factory:expr) => {
