@@ -21,15 +21,15 @@ use vvm_storage::{ElectionKey, ElectionsTtlStorage, Stage, StageChange, StepDown
 /// How long other candidates hold back for the named standby: five polls of a standby that polls once a second.
 const FIRST_CHANCE: Duration = Duration::from_secs(5);
 
-/// How long the leader has to begin once a standby has accepted. It polls once a second or more often.
+/// How long a standby has to accept, and then the leader to begin, once it has looked.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 const MAX_HOLDERS_SHOWN: usize = 8;
 
-/// Returns how long a standby has to accept a request to a leader with this TTL: as long as the leader, from
-/// its next look. A standby that hears of releases and requests at once reads less often than once a second. If
-/// it hears nothing any more, without a sign of that, the longest of these intervals passes before it looks.
-fn answer_of_standby(ttl: Ttl) -> Duration {
+/// Returns how long a standby has to accept a request to a leader with this TTL, and then the leader to begin. Processes
+/// that hear of releases and requests at once read less often than once a second. If one hears nothing any more, without a
+/// sign of that, the longest of these intervals passes before it looks.
+fn answer_limit(ttl: Ttl) -> Duration {
     Timing::new(ttl).soonest_renewal().min(Terms::LONGEST_QUIET) + ANSWER_TIMEOUT
 }
 
@@ -153,7 +153,7 @@ impl<'a> StepDownWait<'a> {
             let more = if led.len() > MAX_HOLDERS_SHOWN { " and others" } else { "" };
             format!(". It has not led this slot yet, as {}{more} did", shown.join(", "))
         };
-        let answer = HumanDuration(answer_of_standby(self.leader.ttl).min(self.args.timeout));
+        let answer = HumanDuration(answer_limit(self.leader.ttl).min(self.args.timeout));
         say!("{name} slot {}: waiting up to {answer} for standby {to} to accept{hint}", self.key.slot);
     }
 
@@ -161,7 +161,7 @@ impl<'a> StepDownWait<'a> {
         let StorageInspector { storage, clock, .. } = self.inspector;
         let give_up_at = self.give_up_at;
         let within = |answer| clock.now().after(answer).min(give_up_at);
-        let (mut deadline, mut stands) = (within(answer_of_standby(self.leader.ttl)), request.clone());
+        let (mut deadline, mut stands) = (within(answer_limit(self.leader.ttl)), request.clone());
         loop {
             match self.tolerate_outage(progress(storage, &self.key, self.leader.epoch, request).await)? {
                 Some(Progress::Begun) => return Ok(()),
@@ -175,7 +175,7 @@ impl<'a> StepDownWait<'a> {
                 }
                 Some(Progress::Stands(found)) => {
                     if found.stage > stands.stage {
-                        deadline = within(ANSWER_TIMEOUT);
+                        deadline = within(answer_limit(self.leader.ttl));
                     }
                     stands = found;
                 }

@@ -1,6 +1,6 @@
 //! Operators' requests to candidates and leaders: `vvm pause` and `vvm step-down`. [`RequestHandler`] handles them. A
-//! candidate reads requests with each scan. A leader does not scan, so it polls them as often as a standby does. A
-//! wake-up makes either look at once. [`may_work`] keeps work from starting in a pause.
+//! candidate reads requests with each scan. A leader does not scan, so it reads them as often as a standby looks. A
+//! wake-up or a hint makes either look at once. [`may_work`] keeps work from starting in a pause.
 
 use crate::host_storage::HostStorage;
 use ielections::{Holder, Terms, Timing, WriteError};
@@ -168,7 +168,10 @@ impl RequestHandler<'_> {
     }
 
     async fn lead(&self, leading: &VvmLeadership<ElectionKey>) -> Option<StopDemand> {
-        let pause = Terms::usual_poll(self.storage.status.candidate.ttl);
+        let ttl = self.storage.status.candidate.ttl;
+        let often = Terms::usual_poll(ttl);
+        let seldom = Timing::new(ttl).soonest_renewal().min(Terms::LONGEST_QUIET).max(often);
+        let mut pause = often;
         loop {
             tokio::select! {
                 biased;
@@ -176,6 +179,7 @@ impl RequestHandler<'_> {
                 () = self.storage.woken() => {}
                 () = self.storage.status.clock.sleep(pause) => {}
             }
+            pause = often;
             let looked = tokio::select! {
                 biased;
                 () = self.over.cancelled() => return None,
@@ -189,8 +193,13 @@ impl RequestHandler<'_> {
                 // and none that has begun. If it fails, the next look repeats it.
                 let _outcome = self.advance(&request, Stage::Withdrawn).await;
             }
+            let is_asked = requests.step_down.is_some();
             if let Some(demand) = self.demand(leading, requests).await {
                 return Some(demand);
+            }
+            // A request would be announced. One that stands may have had no answer (I7).
+            if !is_asked && self.storage.storage.listens(&self.storage.cluster) {
+                pause = seldom;
             }
         }
     }
@@ -237,15 +246,97 @@ impl RequestHandler<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::tests::{Scene, host_storage, in_steps, key, record};
+    use crate::{
+        local_wakeups::LocalWakeups,
+        status::{
+            Call,
+            tests::{Scene, host_storage, in_steps, key, record},
+        },
+    };
+    use async_trait::async_trait;
     use ielections::{Incarnation, Ttl, TtlStorage as _, Vacant};
-    use std::time::Duration;
-    use vvm_storage::Ask;
+    use std::{pin::pin, sync::Arc, time::Duration};
+    use vvm_clock::Clock as _;
+    use vvm_storage::{
+        Ask, ElectionsTtlStorage, Partition, SysVvmHints, SysVvmStorage,
+        testing::{Layer, Outage},
+    };
+
+    const STEP: Duration = Duration::from_millis(100);
+
+    /// Says that it announces requests, and announces none.
+    #[derive(Debug)]
+    struct LosesHints(Arc<dyn SysVvmStorage>);
+
+    impl Layer for LosesHints {
+        fn beneath(&self) -> &dyn SysVvmStorage {
+            &*self.0
+        }
+
+        fn hints(&self) -> Option<&dyn SysVvmHints> {
+            Some(self)
+        }
+    }
+
+    #[async_trait]
+    impl SysVvmHints for LosesHints {
+        async fn announce(&self, _topic: &Partition) {}
+
+        async fn hinted(&self, _topic: &Partition) {
+            pending().await
+        }
+
+        fn listens(&self, _topic: &Partition) -> bool {
+            true
+        }
+    }
+
+    #[tokio::test]
+    async fn leader_that_hears_of_requests_reads_with_each_renewal_and_each_second_when_in_doubt() {
+        let scene = Scene::of("a");
+        let leadership = in_steps(&scene.clock, STEP, scene.acquire()).await;
+        let (slot, standing) = (key(), leadership.standing().clone());
+        let leading = VvmLeadership { slot: slot.clone(), standing };
+        let storage = Arc::new(LosesHints(Arc::clone(&scene.faulty).into_storage())).into_storage();
+        let storage = Arc::new(ElectionsTtlStorage::new(storage));
+        let status = Arc::clone(&scene.status);
+        let host = HostStorage::new(storage, LocalWakeups::disabled(), status, CancellationToken::new());
+        let (over, condition) = (CancellationToken::new(), Condition::default());
+        let handler =
+            RequestHandler { storage: &host, over: &over, condition: &condition, ends_if_paused: false };
+        let mut lead = pin!(handler.lead(&leading));
+        let mut reads_within = async |seconds| {
+            let reads = scene.status.telemetry.calls(Call::Read);
+            let (before, until) = (reads.get(), scene.clock.now().after(Duration::from_secs(seconds)));
+            let span = async {
+                tokio::select! {
+                    biased;
+                    demand = &mut lead => panic!("{demand:?}"),
+                    () = scene.clock.sleep_until(until) => {}
+                }
+            };
+            in_steps(&scene.clock, STEP, span).await;
+            reads.get() - before
+        };
+
+        let reads = reads_within(60).await;
+        assert!((11..=14).contains(&reads), "{reads}: a renewal is due every 4.7 to 5 s");
+        let ask = Ask { incarnation: Incarnation::from_bytes([3; 16]), since_unix_epoch: Duration::ZERO };
+        let epoch = leading.standing.epoch();
+        scene.other.ask_step_down(&slot, epoch, None, Ttl::DEFAULT, ask).await.unwrap();
+        let until_seen = reads_within(5).await;
+        assert!(until_seen >= 1);
+        let reads = reads_within(10).await;
+        assert!((9..=10).contains(&reads), "{reads} while a request stands");
+        scene.faulty.set_outage(Some(Outage::Away));
+        let reads = reads_within(10).await;
+        // Renewals without an answer are read back, too.
+        assert!(reads >= 9, "{reads} in an outage");
+    }
 
     /// Shows I7.
     #[tokio::test]
     async fn others_have_the_first_chance_although_the_begin_of_a_step_down_had_no_answer() {
-        const STEP: Duration = Duration::from_millis(100);
         let scene = Scene::of("a");
         let leadership = in_steps(&scene.clock, STEP, scene.acquire()).await;
         let slot = key();

@@ -86,6 +86,11 @@ pub trait Layer: Debug + Send + Sync + 'static {
         self.beneath().peek_some(at, seen).await
     }
 
+    /// See [`SysVvmStorage::hints`]. None by default: those of the storage beneath would pass the layer by.
+    fn hints(&self) -> Option<&dyn SysVvmHints> {
+        None
+    }
+
     /// See [`SysVvmStorage::close`].
     async fn close(&self) {
         self.beneath().close().await;
@@ -141,9 +146,8 @@ impl<L: Layer> SysVvmStorage for Layered<L> {
         self.0.beneath().scan_documents(at, scan).await
     }
 
-    /// They would pass the layer by.
     fn hints(&self) -> Option<&dyn SysVvmHints> {
-        None
+        self.0.hints()
     }
 
     fn opened(&self) -> Option<OpenedStorage> {
