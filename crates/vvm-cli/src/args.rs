@@ -78,6 +78,9 @@ pub(crate) struct CandidateArgs {
     /// translation of addresses, or with --successor 0.0.0.0:PORT. Port 0 is the port of --successor
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address, help_heading = SUCCESSOR)]
     pub(crate) successor_advertise: Option<SocketAddr>,
+    /// Keep the storage's secrets in the environment of the command or of hooks, such as AWS_SECRET_ACCESS_KEY
+    #[arg(long)]
+    pub(crate) keep_credentials: bool,
     /// Serve HTTP at this address, e.g. localhost:8080; port 0 is any free port
     ///
     /// /healthz: the process is alive. /readyz: it leads or could lead; a standby is ready. /leader: 200 only
@@ -97,6 +100,11 @@ impl CandidateArgs {
     /// Fails if the host name is longer than a holder may be, which uname(2) rules out.
     pub(crate) fn own_holder(&self) -> Result<Holder, HolderTooLong> {
         operate::or_own_name(self.holder.as_ref())
+    }
+
+    /// Variables that the environment of a command or hook must not have: the secrets of the storage.
+    pub(crate) fn withheld(&self) -> &'static [&'static str] {
+        if self.keep_credentials { &[] } else { vvm_storage::url::credentials(&self.storage) }
     }
 
     pub(crate) fn host_settings(&self, holder: Holder) -> HostSettings {

@@ -75,7 +75,7 @@ async fn campaign(
     let service = HookService {
         name: name.clone(),
         holder: holder.clone(),
-        withheld: vvm_storage::url::credentials(&args.candidate.storage),
+        withheld: args.candidate.withheld(),
         hooks: Arc::clone(hooks),
         failed: Arc::default(),
         loss_failed: watch::Sender::default(),

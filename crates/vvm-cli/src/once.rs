@@ -204,7 +204,7 @@ pub(crate) fn history(target: &TargetArgs, as_json: bool) -> ExitCode {
         let leading = inspector.storage.get(&key).await?.entry().map(|entry| entry.epoch);
         let periods = match periods(inspector).await {
             Err(PeriodError::NoDocuments) => Periods::default(),
-            periods => periods.map_err(|error| InspectionError::new(exit::NOT_ACQUIRED, error))?,
+            periods => periods.map_err(|error| InspectionError::new(exit::STORAGE, error))?,
         };
         let line = |past: &PastPeriod| PeriodRow { state: past.state(leading), past: past.clone() };
         let lines = periods.list().iter().map(line).collect::<Vec<_>>();

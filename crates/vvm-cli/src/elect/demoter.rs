@@ -340,8 +340,7 @@ fn run_on_loss(args: &ElectArgs, led: RecordId) -> Result<(), String> {
         holder: candidate.own_holder().map_err(|refusal| refusal.to_string())?,
         incarnation: led.incarnation,
     };
-    let withheld = vvm_storage::url::credentials(&candidate.storage);
-    let mut child = start_hook(on_loss, leadership.environment(env::vars_os(), withheld))
+    let mut child = start_hook(on_loss, leadership.environment(env::vars_os(), candidate.withheld()))
         .map_err(|cause| format!("could not be started: {}", ResourceLimit::from(cause)))?;
     let group = Pid::from_child(&child);
     let process = pidfd_open(group, PidfdFlags::empty()).map_err(|errno| errno.to_string())?;

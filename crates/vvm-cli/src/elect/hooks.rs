@@ -196,7 +196,7 @@ impl Hooks {
 /// epoch is smaller than any, and a receiver that compares epochs refuses it.
 fn at_start(args: &ElectArgs, holder: &Holder) -> Vec<(OsString, OsString)> {
     let unknown = [args.candidate.name.as_str(), "0", "0", holder.as_str(), &"0".repeat(32)];
-    let withheld = vvm_storage::url::credentials(&args.candidate.storage);
+    let withheld = args.candidate.withheld();
     let mut environment = leadership::environment(unknown, std::env::vars_os(), withheld);
     environment.push(("VVM_LEADER_REASON".into(), "start".into()));
     environment

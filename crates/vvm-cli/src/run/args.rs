@@ -62,9 +62,6 @@ pub(crate) struct RunArgs {
     /// How to contain the processes of the command
     #[arg(long, value_enum, value_name = "LEVEL", default_value = "auto", help_heading = CONTAINMENT)]
     pub(crate) containment: ContainmentLevel,
-    /// Keep the storage's credentials in the command's environment: on dynamodb, AWS_ACCESS_KEY_ID and its companions
-    #[arg(long, help_heading = CONTAINMENT)]
-    pub(crate) keep_credentials: bool,
     /// Write the outcome to this file, as JSON
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub(crate) result_file: Option<PathBuf>,

@@ -396,14 +396,9 @@ impl CommandStarter {
         leadership: &Leadership,
         variables: &Variables,
     ) -> Result<Starting, NotStarted> {
-        let mut environment = leadership.environment(std::env::vars_os(), self.withheld());
+        let mut environment = leadership.environment(std::env::vars_os(), self.run.candidate.withheld());
         environment.extend_from_slice(variables);
         self.start_in(environment)
-    }
-
-    pub(super) fn withheld(&self) -> &'static [&'static str] {
-        let credentials = vvm_storage::url::credentials(&self.run.candidate.storage);
-        if self.run.keep_credentials { &[] } else { credentials }
     }
 
     /// Starts the command with this environment. After a failure, no process of it runs.

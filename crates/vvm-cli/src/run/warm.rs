@@ -370,7 +370,7 @@ impl WarmApp {
 
     /// That of this process, with the socket, and without other variables of `vvm` and the storage's credentials.
     fn environment(&self) -> Vec<(OsString, OsString)> {
-        let kept = leadership::inherited(std::env::vars_os(), self.runner.starter.withheld());
+        let kept = leadership::inherited(std::env::vars_os(), self.runner.args.candidate.withheld());
         kept.chain([("VVM_SOCKET".into(), self.socket.path().into())]).collect()
     }
 
