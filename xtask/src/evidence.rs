@@ -67,7 +67,7 @@ const SMOKES: &[(&str, How, Option<Need>)] = &[
     ("decoders --minutes 10", Small("decoders --minutes 0.005"), None),
     ("safety", Small("kills safety --duration=10 --fault-ms=2500 --at-most-ms=1000"), None),
     ("safety --kills 1000", Small("kills safety --kills=3 --fault-ms=2500 --at-most-ms=1000"), None),
-    ("safety --old vvm-f37ca21", Small("kills safety --old=vvm --duration=5 --at-most-ms=1000"), None),
+    ("safety --old vvm-b95e06b", Small("kills safety --old=vvm --duration=5 --at-most-ms=1000"), None),
     ("safety --old vvm-f37ca21 --postgres",
         Small("kills safety --old=vvm --postgres --duration=10 --at-most-ms=1000"), JAVA),
     ("safety --warm restart", Small("kills safety --warm=restart --kills=3 --fault-ms=2500 --at-most-ms=1000"), None),
