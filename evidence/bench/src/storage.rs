@@ -243,7 +243,7 @@ async fn measure_renewals(
     }
     let (mut rates, mut renewals, mut shares) = (Vec::new(), Vec::new(), Vec::new());
     let (mut bare_rates, mut bare_writes) = (Vec::new(), Vec::new());
-    // A server is slow in its first seconds: the first turn warms up.
+    // A server is slow in its first seconds, and our connections are opened then: the first turn warms up.
     for turn in 0..=turns {
         let bare_begins = turn % 2 == 0;
         let before = if bare_begins { Some(write_bare(&mut writers, span).await?) } else { None };
@@ -255,13 +255,14 @@ async fn measure_renewals(
             Some(before) => before,
             None => write_bare(&mut writers, span).await?,
         };
-        if turn > 0 {
-            if !writes.is_empty() {
-                shares.push(rate / bare_rate);
-                bare_rates.push(bare_rate);
-            }
-            rates.push(rate);
+        if turn == 0 {
+            continue;
         }
+        if !writes.is_empty() {
+            shares.push(rate / bare_rate);
+            bare_rates.push(bare_rate);
+        }
+        rates.push(rate);
         renewals.extend(found.into_iter().flatten());
         bare_writes.extend(writes);
     }
