@@ -156,6 +156,8 @@ async fn make_synchronous(client: &Client) {
     while text(client, "SHOW synchronous_standby_names").await != "standby" {
         tokio::task::yield_now().await;
     }
+    // Commits wait once the checkpointer has read the settings, too. It reads them before a checkpoint.
+    client.batch_execute("CHECKPOINT").await.unwrap();
 }
 
 /// Opens the storage with a short time limit, which even the primary may miss on a busy machine.
