@@ -150,14 +150,26 @@ async fn leadership_survives_a_restart_of_the_server_within_its_lease() {
 
 const WAITING: &str = "FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND application_name = 'vvm'";
 
-async fn make_synchronous(client: &Client) {
-    client.batch_execute("ALTER SYSTEM SET synchronous_standby_names = 'standby'").await.unwrap();
-    client.batch_execute("SELECT pg_reload_conf()").await.unwrap();
-    while text(client, "SHOW synchronous_standby_names").await != "standby" {
-        tokio::task::yield_now().await;
+/// Makes commits wait for the standby, and kills that.
+async fn cut_synchronous(pair: &mut Pair<Postgres>, other: &Client) {
+    other.batch_execute("ALTER SYSTEM SET synchronous_standby_names = 'standby'").await.unwrap();
+    other.batch_execute("SELECT pg_reload_conf()").await.unwrap();
+    pair.cut().await;
+    // Commits wait once the checkpointer has read the settings, which no query shows.
+    let probe = client(&pair.primary).await;
+    probe.batch_execute("SET application_name = 'vvm'").await.unwrap();
+    loop {
+        let is_waiting = async {
+            let cancel = format!("SELECT pg_cancel_backend(pid) {WAITING}");
+            while other.query(&cancel, &[]).await.unwrap().is_empty() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            written = probe.batch_execute("CREATE TABLE probe (); DROP TABLE probe") => written.unwrap(),
+            () = is_waiting => return,
+        }
     }
-    // Commits wait once the checkpointer has read the settings, too. It reads them before a checkpoint.
-    client.batch_execute("CHECKPOINT").await.unwrap();
 }
 
 /// Opens the storage with a short time limit, which even the primary may miss on a busy machine.
@@ -181,8 +193,7 @@ async fn renewals_without_a_standby_leave_one_connection_waiting_for_each_record
     }
     let storage = hasty(&pair).await;
     let other = client(&pair.primary).await;
-    make_synchronous(&other).await;
-    pair.cut().await;
+    cut_synchronous(&mut pair, &other).await;
     for write in 2..10 {
         for name in names {
             let renewal =
@@ -214,8 +225,7 @@ async fn write_that_no_standby_has_is_unknown_and_not_read_back() {
     let held = entry(5, 1, TTL);
     claimed(&*storage, "slot", &VACANT, &held).await;
     let other = client(&pair.primary).await;
-    make_synchronous(&other).await;
-    pair.cut().await;
+    cut_synchronous(&mut pair, &other).await;
 
     // The commit waits for the standby. Cancelled, it is answered with success, and a warning.
     let renewed = entry(5, 2, TTL);
