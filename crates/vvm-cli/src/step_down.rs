@@ -26,9 +26,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 const MAX_HOLDERS_SHOWN: usize = 8;
 
-/// Returns how long a standby has to accept a request to a leader with this TTL, and then the leader to begin. Processes
-/// that hear of releases and requests at once read less often than once a second. If one hears nothing any more, without a
-/// sign of that, the longest of these intervals passes before it looks.
+/// Returns how long a standby has to accept a request to a leader with this TTL, and then the leader to begin. One that
+/// hears of requests at once reads seldom: if it hears nothing any more, the longest of these intervals passes first.
 fn answer_limit(ttl: Ttl) -> Duration {
     Timing::new(ttl).soonest_renewal().min(Terms::LONGEST_QUIET) + ANSWER_TIMEOUT
 }

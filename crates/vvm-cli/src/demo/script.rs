@@ -35,7 +35,6 @@ pub(super) struct Run<'a> {
     course: Course,
     looked_at: Instant,
     step: usize,
-    /// [`processor_waits`] at the begin of the step.
     waits_before: Duration,
 }
 

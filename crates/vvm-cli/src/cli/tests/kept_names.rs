@@ -34,7 +34,6 @@ const OUTCOMES: &str = "already_done command_not_executable command_not_found co
 /// Exit statuses. Another test compares those of the help with `docs/operations.md`.
 const STATUSES: [u8; 18] = [1, 2, 3, 64, 66, 69, 71, 75, 76, 78, 79, 80, 81, 82, 83, 126, 127, 137];
 
-/// Returns the texts of the product's sources, without those of its tests.
 fn texts() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for path in sources(&root().join("crates")) {
