@@ -119,8 +119,10 @@ mod tests {
         clock.advance(SECOND);
         deadman.disarm(armed);
         assert_eq!(trigger.fired(), [(first, subject(1))]);
+        assert!(!trigger.check(), "the other one is not due");
         clock.advance(SECOND);
         assert!(trigger.check());
+        assert!(!trigger.check(), "it fires once");
         assert_eq!(trigger.fired().len(), 2);
     }
 }

@@ -272,6 +272,7 @@ mod tests {
         for _ in 0..MessageBuffer::LIMIT {
             line.write_str("é").unwrap();
         }
+        line.write_str("b").unwrap();
         let text = std::str::from_utf8(line.ended()).unwrap();
         assert_eq!(text.len(), MessageBuffer::LIMIT);
         assert!(text.ends_with("é\n"));
