@@ -15,13 +15,14 @@ use crate::{
 use std::{
     collections::{BTreeMap, BTreeSet},
     ffi::OsString,
-    fs, io,
+    fmt, fs, io,
     path::{Path, PathBuf},
     process::{Command, Output},
     thread,
     time::Duration,
 };
 use variants::{Test, Unreadable, Variant, variants};
+use vvm_clock::SystemClock;
 
 /// Enough for every variant by a wide margin; the count that each took is printed.
 const SEEDS: &str = "10000";
@@ -29,6 +30,8 @@ const SEEDS: &str = "10000";
 /// How many worlds of the copy have to pass without a bug, and how many random paths of its check.
 const SOUND_SEEDS: &str = "1000";
 const SOUND_PATHS: &str = "2000";
+
+const PROGRAMS: [&str; 2] = ["simulation", "check"];
 
 const SUITES: Test = Test { package: "ielections", file: "suite", module: None };
 
@@ -39,8 +42,12 @@ const FEATURES: &str = "ielections/testing,vvm-containment/simulation,vvm-deadma
 /// Names the variant that is at work.
 const VARIABLE: &str = "VVM_BROKEN";
 
-/// How long one run of a test may take: a bug may also let it hang, and then it is found.
+/// How long a run of the simulation or the check may take, and any run without a bug.
 const LIMIT: Duration = Duration::from_secs(10 * 60);
+
+/// A test with a bug hangs if it takes so many times as long as the longest one without, and at least so long.
+const HANG_FACTOR: u32 = 10;
+const SHORTEST_HANG: Duration = Duration::from_secs(60);
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BrokenError {
@@ -72,25 +79,30 @@ pub(crate) fn run(names: &[OsString]) -> bool {
 fn run_chosen(names: &[OsString]) -> Result<bool, Box<dyn std::error::Error>> {
     let workspace = Workspace::read()?;
     let mut variants = variants()?;
+    let processors = thread::available_parallelism().map_or(1, usize::from);
     let copy = BrokenTree { folder: workspace.root.join("target/broken") };
     copy.plant(&workspace.root, &variants)?;
-    copy.build()?;
-    let tests = copy.build_tests(&workspace, &variants)?;
-    let suites = tests.suites(&variants)?;
-    println!("without a bug: {}", passes("simulation", &mut copy.simulation(&["--seeds", SOUND_SEEDS]))?);
-    println!("without a bug: {}", passes("suite", &mut Command::new(suites))?);
-    let mut check = copy.check();
-    println!("without a bug: {}", passes("check", check.args(["--paths", SOUND_PATHS]))?);
+    let tests = copy.build(&workspace, &variants)?;
+    tests.check_cases(&variants)?;
     let names: Vec<_> = names.iter().map(|name| name.to_string_lossy()).collect();
     variants
         .retain(|variant| names.is_empty() || names.iter().any(|name| variant.name.contains(name.as_ref())));
+    let judges = Judge::all_of(&variants);
+    let passed = side_by_side(&judges, processors, |judge| timed(|| copy.passes(&tests, *judge)));
+    let mut hangs_after = SHORTEST_HANG;
+    for (judge, (passed, took)) in judges.iter().zip(passed) {
+        println!("without a bug: {judge}: {}, {:.1} s", passed?, took.as_secs_f64());
+        if matches!(judge, Judge::Test(_)) {
+            hangs_after = hangs_after.max(took * HANG_FACTOR);
+        }
+    }
     let mut caught = 0;
-    let processors = thread::available_parallelism().map_or(1, usize::from);
-    let judged = side_by_side(&variants, processors, |variant| copy.judge(&tests, variant));
-    for (variant, judged) in variants.iter().zip(judged) {
+    let judge = |variant| timed(|| copy.judge(&tests, variant, hangs_after));
+    let judged = side_by_side(&variants, processors, judge);
+    for (variant, (judged, took)) in variants.iter().zip(judged) {
         match judged {
             Ok(Ok(found)) => {
-                println!("caught    {}: {}", variant.name, found.join("; "));
+                println!("caught    {}: {}, {:.1} s", variant.name, found.join("; "), took.as_secs_f64());
                 caught += 1;
             }
             Ok(Err(blind)) => println!("SURVIVED  {}: {blind}", variant.name),
@@ -101,7 +113,46 @@ fn run_chosen(names: &[OsString]) -> Result<bool, Box<dyn std::error::Error>> {
     Ok(!variants.is_empty() && caught == variants.len())
 }
 
+fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    let began = SystemClock::read();
+    let done = work();
+    (done, SystemClock::read().since(began))
+}
+
 type Judged = Result<Result<Vec<String>, String>, BrokenError>;
+
+/// What finds bugs, and passes without one.
+#[derive(Clone, Copy)]
+enum Judge {
+    Simulation,
+    Check,
+    Test(Test),
+}
+
+impl Judge {
+    /// The longest first.
+    fn all_of(variants: &[Variant]) -> Vec<Self> {
+        let mut tests = vec![SUITES];
+        for test in variants.iter().filter_map(|variant| variant.by_test) {
+            if !tests.contains(&test) {
+                tests.push(test);
+            }
+        }
+        [Self::Check, Self::Simulation].into_iter().chain(tests.into_iter().map(Self::Test)).collect()
+    }
+}
+
+impl fmt::Display for Judge {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Simulation => out.write_str("simulation"),
+            Self::Check => out.write_str("check"),
+            Self::Test(Test { package, file, module }) => {
+                write!(out, "tests of {package}, {file} {}", module.unwrap_or_default())
+            }
+        }
+    }
+}
 
 struct BrokenTree {
     folder: PathBuf,
@@ -149,10 +200,40 @@ impl BrokenTree {
         command
     }
 
-    fn build(&self) -> Result<(), BrokenError> {
-        let packages = ["--package", "simulation", "--package", "check"];
-        let built = output_of_build(self.cargo("build").args(packages))?;
-        if built.status.success() { Ok(()) } else { Err(BrokenError::Build(said(&built.stderr))) }
+    /// Builds the programs and tests that find `variants`, at once and with one set of features, so that each dependency is
+    /// built once.
+    fn build(&self, workspace: &Workspace, variants: &[Variant]) -> Result<BrokenTests, BrokenError> {
+        let needed: Vec<Test> =
+            variants.iter().filter_map(|variant| variant.by_test).chain([SUITES]).collect();
+        let packages: BTreeSet<_> = needed.iter().map(|test| test.package).chain(PROGRAMS).collect();
+        let files: BTreeSet<_> = needed.iter().map(|test| test.file).collect();
+        let build = |verb| {
+            let mut build = self.cargo(verb);
+            build.args(["--message-format=json", "--features", FEATURES]);
+            build.args(packages.iter().flat_map(|package| ["--package", package]));
+            build
+        };
+        // With a test, so that what tests alone depend on counts among the features here, too.
+        let mut programs = build("build");
+        programs.args(PROGRAMS.iter().flat_map(|program| ["--bin", program])).args(["--test", SUITES.file]);
+        let mut tests = build("test");
+        tests.arg("--no-run");
+        tests.args(files.iter().flat_map(|file| match file.starts_with('-') {
+            true => vec![*file],
+            false => vec!["--test", file],
+        }));
+        let mut built = Vec::new();
+        for build in [&mut programs, &mut tests] {
+            let output = output_of_build(build)?;
+            if !output.status.success() {
+                return Err(BrokenError::Build(said(&output.stderr)));
+            }
+            built = output.stdout;
+        }
+        let programs = said(&built).lines().filter_map(TestProgram::of_message).collect();
+        let folder =
+            |package: &workspace::Package| (package.name.clone(), self.tree().join(package.folder()));
+        Ok(BrokenTests { programs, folders: workspace.packages.iter().map(folder).collect() })
     }
 
     fn simulation(&self, arguments: &[&str]) -> Command {
@@ -165,32 +246,23 @@ impl BrokenTree {
         Command::new(self.folder.join("target/broken/check"))
     }
 
-    /// Builds the tests that find `variants`, at once and with one set of features, so that each dependency is built once.
-    fn build_tests(&self, workspace: &Workspace, variants: &[Variant]) -> Result<BrokenTests, BrokenError> {
-        let needed: Vec<Test> =
-            variants.iter().filter_map(|variant| variant.by_test).chain([SUITES]).collect();
-        let mut build = self.cargo("test");
-        build.args(["--no-run", "--message-format=json", "--features", FEATURES]);
-        for package in needed.iter().map(|test| test.package).collect::<BTreeSet<_>>() {
-            build.args(["--package", package]);
+    /// Runs what has to pass without a bug, and returns the last line of what it said.
+    fn passes(&self, tests: &BrokenTests, judge: Judge) -> Result<String, BrokenError> {
+        let mut command = match judge {
+            Judge::Simulation => self.simulation(&["--seeds", SOUND_SEEDS]),
+            Judge::Check => self.check(),
+            Judge::Test(test) => tests.command(test)?,
+        };
+        if matches!(judge, Judge::Check) {
+            command.args(["--paths", SOUND_PATHS]);
         }
-        for file in needed.iter().map(|test| test.file).collect::<BTreeSet<_>>() {
-            match file {
-                "--bins" | "--lib" => build.arg(file),
-                file => build.args(["--test", file]),
-            };
-        }
-        let built = output_of_build(&mut build)?;
-        if !built.status.success() {
-            return Err(BrokenError::Build(said(&built.stderr)));
-        }
-        let programs = said(&built.stdout).lines().filter_map(TestProgram::of_message).collect();
-        let folder =
-            |package: &workspace::Package| (package.name.clone(), self.tree().join(package.folder()));
-        Ok(BrokenTests { programs, folders: workspace.packages.iter().map(folder).collect() })
+        let ran = output("test", &mut command)?;
+        let text = said(&ran.stdout);
+        let last = text.lines().rfind(|line| !line.is_empty()).unwrap_or_default().to_owned();
+        if ran.status.success() { Ok(last) } else { Err(BrokenError::Unsound(text + &said(&ran.stderr))) }
     }
 
-    fn judge(&self, tests: &BrokenTests, variant: &Variant) -> Judged {
+    fn judge(&self, tests: &BrokenTests, variant: &Variant, hangs_after: Duration) -> Judged {
         let mut found = Vec::new();
         if variant.in_simulation {
             let mut simulation = self.simulation(&["--seeds", SEEDS, "--fail-fast"]);
@@ -212,8 +284,9 @@ impl BrokenTree {
             }
         }
         if !variant.by_cases.is_empty() {
-            let mut command = Command::new(tests.program(SUITES)?);
-            let ran = ended(output("suite", command.args(&variant.by_cases).env(VARIABLE, variant.name)))?;
+            let mut command = tests.command(SUITES)?;
+            command.args(&variant.by_cases).env(VARIABLE, variant.name);
+            let ran = ended("suite", &mut command, hangs_after)?;
             let printed = ran.map(|ran| said(&ran.stdout)).unwrap_or_default();
             let passed = |case: &&&str| printed.contains(&format!("::{case} ... ok"));
             let blind: Vec<_> = variant.by_cases.iter().filter(passed).copied().collect();
@@ -222,15 +295,16 @@ impl BrokenTree {
             }
             found.push(variant.by_cases.join(", "));
         }
-        if let Some(test @ Test { package, file, module }) = variant.by_test {
-            let mut command = Command::new(tests.program(test)?);
-            command.args(module).current_dir(tests.folder(package)?).envs(scratch_variable());
-            passes("test", &mut command)?;
-            let broken = ended(output("test", command.env(VARIABLE, variant.name)))?;
-            if broken.is_some_and(|ran| ran.status.success()) {
-                return Ok(Err(format!("the tests of {package}, {file} pass")));
-            }
-            found.push(format!("tests of {package}, {file}"));
+        if let Some(test @ Test { package, file, .. }) = variant.by_test {
+            let ran = ended("test", tests.command(test)?.env(VARIABLE, variant.name), hangs_after)?;
+            let how = match ran {
+                Some(ran) if ran.status.success() => {
+                    return Ok(Err(format!("the tests of {package}, {file} pass")));
+                }
+                Some(_) => "",
+                None => ", which hang",
+            };
+            found.push(format!("tests of {package}, {file}{how}"));
         }
         Ok(Ok(found))
     }
@@ -280,31 +354,32 @@ impl BrokenTests {
         }
     }
 
-    /// Returns the program of the public suites, which has every case that finds one of `variants`.
-    fn suites(&self, variants: &[Variant]) -> Result<&Path, BrokenError> {
-        let program = self.program(SUITES)?;
-        let listed = said(&output("suite", Command::new(program).arg("--list"))?.stdout);
+    fn command(&self, test: Test) -> Result<Command, BrokenError> {
+        let mut command = Command::new(self.program(test)?);
+        command.args(test.module).current_dir(self.folder(test.package)?).envs(scratch_variable());
+        Ok(command)
+    }
+
+    /// Whether the public suites have every case that finds one of `variants`.
+    fn check_cases(&self, variants: &[Variant]) -> Result<(), BrokenError> {
+        let listed = said(&output("suite", self.command(SUITES)?.arg("--list"))?.stdout);
         let is_missing = |case: &&str| !listed.contains(&format!("::{case}: test\n"));
         match variants.iter().flat_map(|variant| &variant.by_cases).copied().find(is_missing) {
             Some(case) => Err(BrokenError::NoCase(case)),
-            None => Ok(program),
+            None => Ok(()),
         }
     }
 }
 
-/// Runs what has to pass without a bug, and returns the last line of what it said.
-fn passes(program: &'static str, command: &mut Command) -> Result<String, BrokenError> {
-    let ran = output(program, command)?;
-    let text = said(&ran.stdout);
-    let last = text.lines().rfind(|line| !line.is_empty()).unwrap_or_default().to_owned();
-    if ran.status.success() { Ok(last) } else { Err(BrokenError::Unsound(text + &said(&ran.stderr))) }
-}
-
-/// Returns the output of a test program with a bug, or `None` if it hung, which shows the bug, too.
-fn ended(ran: Result<Output, BrokenError>) -> Result<Option<Output>, BrokenError> {
-    match ran {
-        Err(BrokenError::Start { cause, .. }) if cause.kind() == io::ErrorKind::TimedOut => Ok(None),
-        ran => ran.map(Some),
+/// Returns the output of a test program with a bug, or `None` if it hangs, which shows the bug, too.
+fn ended(
+    program: &'static str,
+    command: &mut Command,
+    hangs_after: Duration,
+) -> Result<Option<Output>, BrokenError> {
+    match limit::output(command, hangs_after) {
+        Err(cause) if cause.kind() == io::ErrorKind::TimedOut => Ok(None),
+        ran => ran.map(Some).map_err(|cause| BrokenError::Start { program, cause }),
     }
 }
 

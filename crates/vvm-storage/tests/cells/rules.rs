@@ -1,6 +1,4 @@
-//! The rules of `Cells` that the suites can't see.
-
-use super::{Database, Forged, MemCells};
+use crate::database::{Database, Forged, MemCells};
 use ielections::{
     DocumentVersion, DocumentWrite, Entry, Epoch, Fence, Holder, ReadError, Slot, Ttl, TtlStorage as _,
     Vacant, WriteError, testing,
