@@ -7,7 +7,7 @@ use crate::{
     left_out::LeftOut,
     limit,
     needs::scratch,
-    side_by_side::{AT_ONCE, side_by_side},
+    side_by_side::side_by_side,
     test_timed::Inconclusive,
     workspace::{self, Workspace},
 };
@@ -20,6 +20,9 @@ use std::{
 };
 use steps::Step;
 use vvm_clock::SystemClock;
+
+/// How many steps run at once that mostly wait for servers.
+const WAITING_AT_ONCE: usize = 3;
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
@@ -58,7 +61,7 @@ fn run_steps(options: &Options) -> Result<bool, String> {
         report: Mutex::default(),
     };
     for steps in steps.chunk_by(|one, next| one.waits && next.waits) {
-        side_by_side(steps, AT_ONCE, |step| run.carry_out(step, steps.len() == 1));
+        side_by_side(steps, WAITING_AT_ONCE, |step| run.carry_out(step, steps.len() == 1));
     }
     let report = run.report.into_inner().unwrap_or_else(PoisonError::into_inner);
     inconclusive.collect().map_err(|error| format!("inconclusive attempts: {error}"))?;

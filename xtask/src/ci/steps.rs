@@ -71,13 +71,13 @@ pub(super) fn all(workspace: &Workspace) -> Vec<Step> {
 /// Drivers whose suites need a server, and where one may be named: those that take long first, so that none of them is left
 /// alone at the end. The others run with the tests.
 const SERVERS: [(&str, &str, Server); 7] = [
+    ("kubernetes", "VVM_TEST_KUBERNETES", Server::Kubernetes),
     ("postgres", "VVM_TEST_POSTGRES", Server::OnJava),
+    ("dynamodb", "VVM_TEST_DYNAMODB", Server::OnJava),
+    ("s3", "VVM_TEST_S3", Server::BuiltByGo),
     ("mysql", "VVM_TEST_MYSQL", Server::OnJava),
     ("scylla", "VVM_TEST_SCYLLA", Server::OnJava),
-    ("kubernetes", "VVM_TEST_KUBERNETES", Server::Kubernetes),
-    ("s3", "VVM_TEST_S3", Server::BuiltByGo),
     ("etcd", "VVM_TEST_ETCD", Server::AnyEtcd),
-    ("dynamodb", "VVM_TEST_DYNAMODB", Server::OnJava),
 ];
 
 /// Tests that run on a server only: `--all-targets` leaves them out.
