@@ -12,7 +12,7 @@ use std::{mem, thread, time::Duration};
 use vvm_containment::signal_named;
 
 const REPORTER: &str = "for s in TERM INT HUP QUIT USR1 USR2; do trap \"echo $s\" $s; done
-                        echo up; while :; do sleep 0.01; done";
+                        echo up; : > WORKS; while :; do sleep 0.01; done";
 
 /// Longer than the time within which a second signal counts as an echo of the first.
 pub(super) const NOT_AN_ECHO: Duration = Duration::from_millis(150);
@@ -57,11 +57,26 @@ impl Obstacle {
 
 /// Starts a command that prints its signals. A long TTL leaves enough time to stop after a loss.
 fn reporter(trial: &Trial, options: &[&str]) -> Running {
-    let run = trial.run_script(REPORTER).with(["--ttl", "20s", "--stop-timeout", "1h"]);
+    let run = trial.run_script(&REPORTER.replace("WORKS", &works(trial))).with([
+        "--ttl",
+        "20s",
+        "--stop-timeout",
+        "1h",
+    ]);
     run.with(options.iter().copied()).up()
 }
 
-const UNHEALTHY: [&str; 6] = ["--check", "false", "--check-interval", "20ms", "--check-failures", "1"];
+/// The file that a command makes once it works.
+fn works(trial: &Trial) -> String {
+    trial.folder().join("works").display().to_string()
+}
+
+/// A check that fails once the command works.
+fn unhealthy(trial: &Trial) -> [String; 6] {
+    let check = format!("! test -e {}", works(trial));
+    ["--check", &check, "--check-interval", "20ms", "--check-failures", "1"].map(str::to_owned)
+}
+
 const PRE_STOP: [&str; 4] = ["--pre-stop", "echo pre-stop runs; exec sleep 1000", "--pre-stop-timeout", "1h"];
 
 fn said(run: Run, line: &str) -> Running {
@@ -86,7 +101,7 @@ impl Scene {
     pub(crate) fn set(state: State) -> Self {
         let trial = VVM.trial();
         let mut obstacle = Obstacle::default();
-        let forever = || trial.run_script("echo leads; exec sleep 1000").with(["--on-loss", "rejoin"]);
+        let rejoins = |script: &str| trial.run_script(script).with(["--on-loss", "rejoin"]);
         let stopped = |running: Running| {
             running.signal(Signal::TERM);
             running
@@ -104,7 +119,7 @@ impl Scene {
             }
             State::Rejoining => {
                 // With the usual TTL, so that the loss is the one to the usurper, however late the machine is.
-                let mut running = forever().start();
+                let mut running = rejoins("echo leads; exec sleep 1000").start();
                 running.stdout.wait_for("leads");
                 obstacle = Obstacle::Usurper(trial.usurp());
                 running.stderr.wait_for("leadership lost");
@@ -112,7 +127,9 @@ impl Scene {
                 running
             }
             State::LettingOthersGoFirst => {
-                let mut running = said(forever().with(UNHEALTHY), "unhealthy, the command has been stopped");
+                let run = rejoins(&format!("echo leads; : > {}; exec sleep 1000", works(&trial)));
+                let run = run.with(unhealthy(&trial).each_ref().map(String::as_str));
+                let mut running = said(run, "unhealthy, the command has been stopped");
                 running.stdout.wait_for("leads");
                 running
             }
@@ -120,10 +137,14 @@ impl Scene {
             State::Leading => reporter(&trial, &["--stop-timeout", "200ms"]),
             State::PreStopping => runs_pre_stop(stopped(reporter(&trial, &PRE_STOP))),
             State::PreStoppingUnhealthy => {
-                runs_pre_stop(reporter(&trial, &[&PRE_STOP[..], &UNHEALTHY].concat()))
+                let unhealthy = unhealthy(&trial);
+                let options = PRE_STOP.into_iter().chain(unhealthy.iter().map(String::as_str));
+                runs_pre_stop(reporter(&trial, &options.collect::<Vec<_>>()))
             }
             State::Stopping => told_to_stop(stopped(reporter(&trial, &[]))),
-            State::Unhealthy => told_to_stop(reporter(&trial, &UNHEALTHY)),
+            State::Unhealthy => {
+                told_to_stop(reporter(&trial, &unhealthy(&trial).each_ref().map(String::as_str)))
+            }
             State::Lost => {
                 let running = reporter(&trial, &[]);
                 obstacle = Obstacle::Usurper(trial.usurp());
