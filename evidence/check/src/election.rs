@@ -3,6 +3,8 @@
 
 mod cells;
 mod event;
+mod message;
+mod names;
 mod observer;
 mod on_cells;
 mod on_servers;
@@ -12,6 +14,7 @@ mod scenarios;
 mod servers;
 mod settings;
 mod succession;
+mod support;
 mod world;
 
 use crate::{

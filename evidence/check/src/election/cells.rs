@@ -2,7 +2,7 @@
 //! Another program deletes the slot's cell. A call is not interrupted, but its write may arrive late.
 
 use super::{
-    process::{Answer, Failure, Request},
+    message::{Answer, Failure, Request},
     settings::Surroundings,
 };
 use async_trait::async_trait;

@@ -2,7 +2,7 @@
 
 use super::{
     cells::CellWorld,
-    process::{Answer, Failure, Request},
+    message::{Answer, Failure, Request},
     settings::Context,
     world::World,
 };

@@ -2,7 +2,7 @@
 //! at once when it arrives, by as many messages as it takes; a late write is its first message.
 
 use super::{
-    process::{Answer, Failure, Request},
+    message::{Answer, Failure, Request},
     servers::Servers,
     settings::{Context, Surroundings},
     world::World,

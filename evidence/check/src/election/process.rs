@@ -1,8 +1,9 @@
 //! [`Process`]: one candidate around the shipped values, in place of the engine, the deadman and the work.
 
 use super::{
+    message::{Answer, Datagram, Failure, Request},
     settings::{Context, Surroundings},
-    succession::{Datagram, Supported},
+    support::Supported,
 };
 use ielections::{
     Claim, Delete, Entry, Epoch, Holder, Incarnation, Loss, ReadError, ReleaseOutcome, Slot, Swap, Terms,
@@ -13,11 +14,7 @@ use ielections::{
         successor::{Successor, SuccessorEvent, SupportEvent},
     },
 };
-use std::{
-    hash::{Hash, Hasher},
-    sync::Arc,
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 use testing_time::MockWallClock;
 use vvm_clock::Instant;
 use vvm_storage::Step;
@@ -94,26 +91,6 @@ pub(crate) struct Call {
     pub(crate) is_slow: bool,
     /// The request has arrived; this answer is under way.
     pub(crate) answer: Option<Result<Answer, Failure>>,
-}
-
-#[derive(Clone, PartialEq, Debug)]
-pub(crate) enum Request {
-    Scan,
-    Get,
-    Write(Step),
-}
-
-/// The slot that a read shows, or that refused a write; `None` if the write was applied.
-#[derive(Clone, Debug)]
-pub(crate) struct Answer(pub(crate) Option<Slot>);
-
-/// Why a call has no answer that says what became of it.
-#[derive(Clone, Copy, PartialEq, Hash, Debug)]
-pub(crate) enum Failure {
-    Unanswered,
-    NotApplied,
-    Replaced,
-    Fatal,
 }
 
 /// The number of a leader's support, in place of that of an actor.
@@ -498,30 +475,6 @@ impl Process {
     }
 }
 
-impl Request {
-    pub(crate) fn told(&self) -> String {
-        let shown = |entry: &Entry| {
-            let Version { incarnation, write } = entry.version;
-            format!("[{:?} {incarnation:?} write {write}]", entry.epoch)
-        };
-        match self {
-            Self::Scan => "a scan".into(),
-            Self::Get => "a read".into(),
-            Self::Write(Step::Claim { from: Slot::Held { entry, .. }, to }) => {
-                format!("a take-over of {} by {}", shown(entry), shown(to))
-            }
-            Self::Write(Step::Claim { to, .. }) => format!("a claim {}", shown(to)),
-            Self::Write(Step::Renew { from, to }) => {
-                format!("a renewal {}, before write {}", shown(to), from.version.write)
-            }
-            Self::Write(Step::Release { incarnation, epoch }) => {
-                format!("a release of [{epoch:?} {incarnation:?}]")
-            }
-            Self::Write(other) => format!("{other:?}"),
-        }
-    }
-}
-
 fn name_of(loss: &Loss) -> &'static str {
     match loss {
         Loss::Stolen { .. } => "Stolen",
@@ -533,9 +486,4 @@ fn name_of(loss: &Loss) -> &'static str {
         Loss::Suspended => "Suspended",
         Loss::Closing | Loss::HandedBack | Loss::EngineEnded | Loss::Dropped => "a loss of the engine",
     }
-}
-
-/// Of a slot, all but the age that its storage proves.
-pub(super) fn hash_slot<H: Hasher>(slot: &Slot, to: &mut H) {
-    (slot.entry(), slot.last_epoch()).hash(to);
 }

@@ -3,8 +3,8 @@
 use super::{
     cells::CellWorld,
     event::What::{self, *},
+    names::NOW,
     process::Process,
-    rebase::NOW,
     servers::{self, Servers},
     settings::{Settings, Surroundings},
     world::World,

@@ -1,10 +1,7 @@
 //! [`Servers`]: a model of a PostgreSQL database that is replicated without waiting, and of its adoption: three servers with a
 //! row of `history` and a row of the slot each, of which standbys lag and are promoted.
 
-use super::{
-    process::{Request, hash_slot},
-    settings::Surroundings,
-};
+use super::{message::hash_slot, settings::Surroundings};
 use crate::Assumption;
 use ielections::{Entropy as _, Entry, Epoch, Holder, Incarnation, Slot, Ttl, Vacant, Version};
 use std::{
@@ -215,11 +212,5 @@ impl Hash for Server {
     fn hash<H: Hasher>(&self, to: &mut H) {
         (self.timeline, self.history, self.accepts_writes).hash(to);
         hash_slot(&self.slot, to);
-    }
-}
-
-impl Request {
-    pub(super) fn step(&self) -> Option<&Step> {
-        if let Self::Write(step) = self { Some(step) } else { None }
     }
 }

@@ -3,19 +3,18 @@
 //! to a process that is stopped, arrives at any time or never.
 
 use super::{
-    process::{Actor, Kind, Process, Request, SUPPORT},
-    rebase::Names,
+    message::{Datagram, Request},
+    process::{Actor, Kind, Process, SUPPORT},
     settings::{Context, Surroundings, share_of},
+    support::{Supported, period},
     world::World,
 };
 use crate::search::Notes;
 use ielections::{
     Ttl,
     protocol::{
-        Lease, LeaseEvent, Rebase as _,
-        successor::{
-            FromStandby, Ping, Successor, SuccessorEvent, SuccessorStep, Support, SupportEvent, SupportStep,
-        },
+        LeaseEvent,
+        successor::{Successor, SuccessorEvent, SuccessorStep, SupportEvent, SupportStep},
     },
     timing::SupportPeriod,
 };
@@ -28,52 +27,6 @@ const LATE: usize = 2;
 
 /// The shipped share of the support period after which a leader is dead.
 const KILL: u64 = 800;
-
-#[derive(Clone, Hash, Debug)]
-pub(crate) enum Datagram {
-    ToStandby(Ping),
-    ToLeader(FromStandby),
-}
-
-impl Datagram {
-    pub(super) fn rebase(&mut self, names: &mut Names) {
-        match self {
-            Self::ToStandby(ping) => ping.rebase(names),
-            Self::ToLeader(message) => message.rebase(names),
-        }
-    }
-}
-
-/// The support of a leader, and what enforces it.
-#[derive(Clone, Hash)]
-pub(crate) struct Supported {
-    pub(crate) support: Support,
-    pub(crate) wake_at: Instant,
-    /// The deadline that guardian and keeper have not confirmed yet. Until then nothing enforces it.
-    pub(crate) asked: Option<Instant>,
-    /// They take any time.
-    pub(crate) is_slow: bool,
-    /// In force beside that of the TTL.
-    pub(crate) kill_at: Option<Instant>,
-}
-
-fn period(ttl: Ttl) -> Option<SupportPeriod> {
-    SupportPeriod::new(ttl.get() / 4, ttl).ok()
-}
-
-impl Supported {
-    pub(super) fn begin(lease: &Lease, now: Instant, around: &Surroundings) -> Option<Box<Self>> {
-        let period = period(lease.held().ttl).filter(|_| around.succeeds)?;
-        let support = Support::begin(lease, period, now).with_ping_interval(period.get() / 5);
-        Some(Box::new(Self { support, wake_at: Instant::NEVER, asked: None, is_slow: false, kill_at: None }))
-    }
-
-    pub(super) fn rebase(&mut self, names: &mut Names) {
-        self.support.rebase(names);
-        names.until(&mut self.wake_at);
-        self.asked.iter_mut().chain(&mut self.kill_at).for_each(|at| names.until(at));
-    }
-}
 
 /// Moves a deadline from the shipped share to another one.
 fn moved(kill_at: Instant, ttl: Ttl, around: &Surroundings) -> Instant {

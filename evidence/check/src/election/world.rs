@@ -1,10 +1,10 @@
 //! [`World`]: some candidates, one slot and the network between them. What can happen next, and what it does.
 
-use super::succession::Datagram;
 use super::{
     cells::CellWorld,
     event::{Event, What},
-    process::{Actor, Answer, Call, Failure, Kind, Process, Request, SUPPORT},
+    message::{Answer, Datagram, Failure, Request},
+    process::{Actor, Call, Kind, Process, SUPPORT},
     servers::Servers,
     settings::{Context, Surroundings},
 };
