@@ -121,7 +121,6 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
 
 type Judged = Result<Result<Vec<String>, String>, BrokenError>;
 
-/// What finds bugs, and passes without one.
 #[derive(Clone, Copy)]
 enum Judge {
     Simulation,
@@ -130,7 +129,6 @@ enum Judge {
 }
 
 impl Judge {
-    /// The longest first.
     fn all_of(variants: &[Variant]) -> Vec<Self> {
         let mut tests = vec![SUITES];
         for test in variants.iter().filter_map(|variant| variant.by_test) {
@@ -312,7 +310,6 @@ impl BrokenTree {
 
 struct BrokenTests {
     programs: Vec<TestProgram>,
-    /// Where each package of the copy is.
     folders: BTreeMap<String, PathBuf>,
 }
 

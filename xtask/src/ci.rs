@@ -38,8 +38,7 @@ pub(crate) struct Options {
     only: Vec<String>,
 }
 
-/// Runs the steps, and prints a summary of all of them; whether every one held that this machine can run, or
-/// every single one if all were asked for.
+/// Whether every step held that this machine can run, or every single one if all were asked for.
 pub(crate) fn run(options: &Options) -> bool {
     workspace::holds("ci", run_steps(options))
 }
@@ -81,7 +80,6 @@ fn chosen(mut steps: Vec<Step>, only: &[String]) -> Result<Vec<Step>, String> {
 struct Run<'a> {
     keep_going: bool,
     root: &'a Path,
-    /// Where tests leave inconclusive attempts.
     records: &'a Path,
     report: Mutex<Report>,
 }
@@ -107,7 +105,6 @@ impl Run<'_> {
         self.report().add(&step.name, outcome, left_out);
     }
 
-    /// Why a step is not begun.
     fn refusal(&self, step: &Step) -> Option<Outcome> {
         if limit::is_interrupted() {
             return Some(Outcome::NotRun("interrupted".into()));
@@ -131,7 +128,6 @@ impl Run<'_> {
 enum Outcome {
     Held(Duration),
     Failed(Duration, String),
-    /// With the reason.
     NotRun(String),
     LeftOut(String),
     /// The same, where that is no failure.

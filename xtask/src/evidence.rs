@@ -31,7 +31,6 @@ pub(crate) fn build(profile: Profile, package: &str, features: &str) -> bool {
     succeeds("build", profile, package, features, &[])
 }
 
-/// Runs `package` with features and `arguments`; whether it held.
 pub(crate) fn run(profile: Profile, package: &str, features: &str, arguments: &[OsString]) -> bool {
     let arguments: Vec<OsString> = [OsString::from("--")].iter().chain(arguments).cloned().collect();
     succeeds("run", profile, package, features, &arguments)

@@ -65,7 +65,6 @@ pub(crate) struct Found<E> {
     pub(crate) path: Vec<E>,
 }
 
-/// What was reached on the way, and its story if one is told.
 #[derive(Default, Debug)]
 pub(crate) struct Notes {
     pub(crate) reached: BTreeSet<&'static str>,

@@ -155,7 +155,6 @@ impl Work {
                 ran.map(|counts| println!("{counts}"))
             }
             Self::Broken => holds(broken::run(&[]), "a variant survived"),
-            // A command that this machine can't run is listed as left out.
             Self::Evidence => evidence::smoke(false, left_out),
             Self::Cargo { arguments, flags } => {
                 let mut command = cargo();
