@@ -15,10 +15,11 @@ use std::{future::poll_fn, sync::Arc, task::Poll, time::Duration};
 /// Documents in one page, unless the storage allows fewer: few round trips, and the first instances run soon.
 const PAGE_LIMIT: usize = 500;
 
-/// Attempts to read one page, and the pause between them. With the time limit of each attempt they take longer than a
-/// renewal may, so that an outage of the storage ends the leadership before it fails the rebuild.
-const READ_ATTEMPTS: usize = 10;
+/// An outage fails no rebuild: renewals may outlast it, and the leader would lead without its work. A loss ends the attempts.
 const READ_PAUSE: Duration = Duration::from_secs(1);
+
+/// How many attempts are one line in the log.
+const LOGGED_ATTEMPTS: u32 = 60;
 
 const SLOW_REBUILD: Duration = Duration::from_secs(10);
 
@@ -90,19 +91,20 @@ impl<S: Service> Roster<S> {
 
     async fn read_page(&self, term: &ServiceTerm, after: Option<DocumentId>) -> Result<Page, EarlyEnd> {
         let scan = Scan { prefix: self.collection.prefix(), after, limit: PAGE_LIMIT };
-        let mut attempt = 1;
+        let mut failures = 0_u32;
         loop {
             let scanned = term.stop.run_until_cancelled(term.term.scan(&scan)).await;
             let error = match scanned.ok_or(EarlyEnd::TermOver)? {
                 Ok(page) => return Ok(page),
                 Err(error) => error,
             };
-            let may_pass = matches!(error, DocumentReadError::Storage(ReadError::Unavailable(_)));
-            if attempt == READ_ATTEMPTS || !may_pass {
+            if !matches!(error, DocumentReadError::Storage(ReadError::Unavailable(_))) {
                 return Err(EarlyEnd::Failed(RebuildError::Read(error)));
             }
-            tracing::warn!(service = S::NAME, %error, attempt, "documents could not be read; trying again");
-            attempt += 1;
+            if failures.is_multiple_of(LOGGED_ATTEMPTS) {
+                tracing::warn!(service = S::NAME, %error, failures, "documents could not be read; trying again");
+            }
+            failures = failures.saturating_add(1);
             let pause = self.config.clock.sleep(READ_PAUSE);
             term.stop.run_until_cancelled(pause).await.ok_or(EarlyEnd::TermOver)?;
         }

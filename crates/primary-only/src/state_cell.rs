@@ -62,10 +62,10 @@ enum Effect<Doc> {
     Deleted,
 }
 
-/// Why a write of a document failed. It was not applied unless the variant says that it may have been.
+/// Why a write of a document failed. It was not applied, unless the variant says that it may have been.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
-    /// Another process leads, or may. The term ends by itself: end the run, too.
+    /// Another process leads, or may. The term ends by itself: end the run, too. The write may have been applied.
     #[error(transparent)]
     Deposed(LeaderReplaced),
     /// The leadership is over. End the run. The write may have been applied.
@@ -95,7 +95,8 @@ pub enum StateError {
         /// The storage's last error.
         cause: Arc<str>,
     },
-    /// The storage refused the write. Repeating it fails until an operator removes the cause.
+    /// The storage refused the write. Repeating it fails until an operator removes the cause. An earlier attempt of this write,
+    /// whose answer was lost, may have been applied.
     #[error("the storage refused the document: {cause}")]
     Refused {
         /// The storage's error.

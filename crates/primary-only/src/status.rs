@@ -24,7 +24,8 @@ pub enum ServiceState {
     Rebuilding,
     /// All documents were read.
     Running,
-    /// The documents could not be read. No instance runs until the term ends.
+    /// The storage refused the documents for good, or [`prepare`](crate::Service::prepare) failed. No instance runs until the
+    /// term ends. An outage of the storage causes no such failure.
     RebuildFailed(Failure),
 }
 
