@@ -58,8 +58,9 @@ pub enum Signals {
 impl Host {
     /// Opens the storage and reserves everything that a leader needs, before it campaigns.
     ///
-    /// From here on TERM and INT do not end the process, nor do HUP and QUIT if [`HostSettings::stop_on_hup`]
-    /// and [`stop_on_quit`](HostSettings::stop_on_quit) say so: [`run`](Self::run) handles them.
+    /// Once it returns a host, TERM and INT do not end the process, nor do HUP and QUIT if [`HostSettings::stop_on_hup`]
+    /// and [`stop_on_quit`](HostSettings::stop_on_quit) say so: [`run`](Self::run) handles them. Before, and after an error,
+    /// they end it as usual.
     ///
     /// # Panics
     /// Outside of a tokio runtime with time and I/O.
@@ -68,9 +69,10 @@ impl Host {
     /// May be dropped at will.
     pub async fn open(settings: HostSettings) -> Result<Self, HostError> {
         let env = Env::with_deadman(Deadman::system()?, Handle::current())?;
-        let mut host = Self::with_env(settings, env, Signals::Caught)?;
+        let mut host = Self::with_env(settings, env, Signals::Ignored)?;
         let opened = opening::open_once(&host.campaigns.settings, &host.campaigns.env.clock).await?;
         host.storage = Some(opened);
+        host.catch_signals()?;
         Ok(host)
     }
 
@@ -98,9 +100,10 @@ impl Host {
     /// ```
     pub async fn open_on(settings: HostSettings, storage: Arc<dyn SysVvmStorage>) -> Result<Self, HostError> {
         let env = Env::with_deadman(Deadman::system()?, Handle::current())?;
-        let mut host = Self::with_env(settings, env, Signals::Caught)?;
+        let mut host = Self::with_env(settings, env, Signals::Ignored)?;
         let checked = opening::prepare(storage, &host.campaigns.settings, &host.campaigns.env.clock).await?;
         host.storage = Some(checked);
+        host.catch_signals()?;
         Ok(host)
     }
 
@@ -127,9 +130,6 @@ impl Host {
         let status = Arc::new(HostStatus::new(candidate, Arc::clone(&env.clock)));
         let wakeups = wakeups(&settings);
         let http = settings.http.map(HttpServer::bind).transpose()?;
-        let signals = (signals == Signals::Caught)
-            .then(|| StopSignals::catch(settings.stop_on_hup, settings.stop_on_quit))
-            .transpose()?;
         let successor = match &settings.successor {
             Some(successor) => {
                 let period = successor.checked(settings.slots, &settings.storage, settings.ttl)?;
@@ -144,7 +144,28 @@ impl Host {
         let campaigns = Campaigns { settings, env, status, stop, condition, successor };
         let (storage, shown, waits_since, on_claim) = (None, None, None, None);
         let enforcers = Vec::new();
-        Ok(Self { campaigns, storage, wakeups, http, shown, signals, waits_since, on_claim, enforcers })
+        let mut host = Self {
+            campaigns,
+            storage,
+            wakeups,
+            http,
+            shown,
+            signals: None,
+            waits_since,
+            on_claim,
+            enforcers,
+        };
+        if signals == Signals::Caught {
+            host.catch_signals()?;
+        }
+        Ok(host)
+    }
+
+    /// The last thing that may fail: nothing gives a signal its default action back.
+    fn catch_signals(&mut self) -> Result<(), HostError> {
+        let HostSettings { stop_on_hup, stop_on_quit, .. } = self.campaigns.settings;
+        self.signals = Some(StopSignals::catch(stop_on_hup, stop_on_quit)?);
+        Ok(())
     }
 
     /// Makes a host on a storage that is open already, without HTTP, signals and local wake-ups. With the

@@ -124,10 +124,13 @@ impl RequestHandler<'_> {
                 return Err(StopDemand::Paused(pause.clone()));
             }
             self.log_pause(&requests, &mut logged);
+            let mut has_failed = false;
             if let Some(request) = requests.step_down.filter(|request| self.can_accept(request)) {
-                // The next scan shows an outcome that is unknown here.
-                if let Some(Ok(StageChange::Done(_))) = self.advance(&request, Stage::Accepted).await {
-                    self.storage.wakeups.wake();
+                match self.advance(&request, Stage::Accepted).await {
+                    Some(Ok(StageChange::Done(_))) => self.storage.wakeups.wake(),
+                    Some(Ok(StageChange::Overtaken(_))) => {}
+                    // If it was not applied, the next scan shows the same request, which is no change.
+                    Some(Err(_)) | None => has_failed = true,
                 }
             }
             tokio::select! {
@@ -137,6 +140,8 @@ impl RequestHandler<'_> {
                 // The storage lives as long as this borrow.
                 _ = seen.changed() => {}
                 () = self.storage.woken() => vvm.look_now(),
+                () = self.storage.status.clock.sleep(Terms::usual_poll(self.storage.status.candidate.ttl)),
+                    if has_failed => {}
             }
         }
     }
@@ -171,6 +176,7 @@ impl RequestHandler<'_> {
         let ttl = self.storage.status.candidate.ttl;
         let often = Terms::usual_poll(ttl);
         let seldom = Timing::new(ttl).soonest_renewal().min(Terms::LONGEST_QUIET).max(often);
+        let limit = Timing::new(ttl).attempt_timeout();
         let mut pause = often;
         loop {
             tokio::select! {
@@ -184,6 +190,7 @@ impl RequestHandler<'_> {
                 biased;
                 () = self.over.cancelled() => return None,
                 looked = self.storage.look_at_requests() => looked,
+                () = self.storage.status.clock.sleep(limit) => continue,
             };
             // A storage that fails shows in the renewals.
             let Ok((requests, expired)) = looked else { continue };

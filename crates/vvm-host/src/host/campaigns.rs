@@ -98,7 +98,8 @@ impl Campaigns {
         let slots =
             SlotNumber::all(settings.slots).map(|slot| ElectionKey { cluster: cluster.clone(), slot });
         let mut config = VvmConfig::new(slots.collect(), status.candidate.holder.clone(), &self.env);
-        config.stop_timeout = settings.stop_timeout;
+        // The history is written when the services have stopped.
+        config.stop_timeout = settings.stop_timeout.saturating_add(end_timeout(settings.ttl));
         config.left_behind = storage.left_behind();
         config.successor = self.successor.clone().map(|link| {
             link.campaigns();
@@ -110,6 +111,7 @@ impl Campaigns {
             demand: Arc::clone(&demand),
             condition: self.condition.clone(),
             successor: self.successor.clone(),
+            stop: self.stop.clone(),
         };
         services.insert(0, Box::new(preface));
         let elections = Elections::new(Arc::clone(storage) as _, self.env.clone());
@@ -183,6 +185,11 @@ impl Campaigns {
             }
             (problem, Some(demand)) if was_never_started || problem.is_none() => {
                 self.log_demand("released", demand, "released: ");
+                // A service said so although the condition holds: others come first, and no claim follows at once.
+                if was_never_started && matches!(demand, StopDemand::NotReady) && self.condition.holds() {
+                    let pause = self.env.clock.sleep(Terms::usual_poll(settings.ttl));
+                    let _ = self.stop.run_until_cancelled(pause).await;
+                }
                 None
             }
             (Some(problem), _) if !was_never_started => Some(HostOutcome::Problem(problem)),
@@ -282,6 +289,8 @@ struct Preface {
     demand: Arc<SetOnce<StopDemand>>,
     condition: Condition,
     successor: Option<Arc<UdpPeerLink>>,
+    /// Of the host. It may stop a successor that then wins, while it waits for its leader's word.
+    stop: CancellationToken,
 }
 
 #[async_trait]
@@ -291,7 +300,10 @@ impl Service<ElectionKey> for Preface {
     }
 
     async fn start(self: Box<Self>, cx: ServiceContext<ElectionKey>) -> Result<Work, BoxError> {
-        let Self { storage, demand, condition, successor } = *self;
+        let Self { storage, demand, condition, successor, stop } = *self;
+        if stop.is_cancelled() {
+            return Err(StopRequested.into());
+        }
         let status = Arc::clone(&storage.status);
         let ttl = status.candidate.ttl;
         status.starts(cx.slot.slot.get().get(), cx.standing.clone());
@@ -300,6 +312,7 @@ impl Service<ElectionKey> for Preface {
         tokio::select! {
             biased;
             () = cx.stop.cancelled() => return Err(StopRequested.into()),
+            () = stop.cancelled() => return Err(StopRequested.into()),
             answer = may_work(&storage) => {
                 if let Err(refused) = answer {
                     let _ = demand.set(refused.clone());

@@ -5,7 +5,7 @@ use super::{
     role::{Role, WhyStopping},
 };
 use crate::timeline::{Axis, Bar, BarKind, Mark, MarkKind, Timeline};
-use ielections::{Epoch, Timing};
+use ielections::Epoch;
 use std::{collections::VecDeque, time::Duration};
 use vvm_clock::{Instant, SystemWallClock, WallClock as _};
 
@@ -90,9 +90,8 @@ impl Recent {
         let mut bars = seen.collect::<Vec<_>>();
         let mut end = now;
         if let Some(leading) = role.leadership() {
-            let (ttl, dead) = (candidate.ttl, leading.standing.kill_at());
-            let kill_after = Timing::new(ttl).kill_at(Instant::ORIGIN).since(Instant::ORIGIN);
-            let (renewed, over) = (dead.before(kill_after), dead.before(kill_after).after(ttl.get()));
+            let (renewed, dead) = (leading.standing.renewed_at(), leading.standing.kill_at());
+            let over = renewed.after(candidate.ttl.get());
             for (kind, from) in [(BarKind::Ttl, renewed), (BarKind::Dead, dead)] {
                 bars.push(Bar { slot: leading.slot, holder: own.into(), kind, span: at(from)..at(over) });
             }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use vvm_clock::{Clock as _, Instant};
 use vvm_orch::service_fn;
 use vvm_storage::{
-    Partition, Step, StepOutcome, SysVvmStorage,
+    Partition, Stage, Step, StepOutcome, SysVvmStorage,
     testing::{FaultyStorage, Layer, Outage},
 };
 
@@ -252,14 +252,71 @@ async fn guardian_knows_the_claim_that_won_when_the_work_starts() {
     scene.run_host(Some(on_claim), None, test).await;
 }
 
+/// A look after the failed write shows the same request, which is no change.
+#[tokio::test]
+async fn standby_accepts_a_step_down_although_its_first_write_failed() {
+    Scene::run(async |scene| {
+        let (cluster, leader) = (key().cluster, record(7));
+        scene.other.insert_if_not_exist(&key(), Vacant::default(), &leader).await.unwrap();
+        scene.faulty.set_outage(Some(Outage::Full));
+        let ask = Ask { incarnation: Incarnation::from_bytes([3; 16]), since_unix_epoch: Duration::ZERO };
+        scene.other.ask_step_down(&key(), leader.epoch, None, leader.ttl, ask).await.unwrap();
+        let stage = async || {
+            let (_, requests) = scene.other.scan_with_requests(&cluster, &[]).await.unwrap();
+            requests.step_down.map(|request| request.stage)
+        };
+        scene.clock.sleep(ONE_LOOK).await;
+        assert_eq!(stage().await, Some(Stage::Asked));
+        scene.faulty.set_outage(None);
+        scene.clock.sleep(ONE_LOOK).await;
+        assert_eq!(stage().await, Some(Stage::Accepted));
+    })
+    .await;
+}
+
+fn link(scene: &Scene) -> Arc<UdpPeerLink> {
+    let settings = SuccessorSettings::new((std::net::Ipv4Addr::LOCALHOST, 0).into());
+    let period = SupportPeriod::new(settings.period, scene.status.candidate.ttl).unwrap();
+    Arc::new(UdpPeerLink::bind(&settings, period, &key(), &env(&scene.clock)).unwrap())
+}
+
+/// It has asked its leader, which stops, too, and waits for the answer.
+#[tokio::test]
+async fn standby_that_wins_after_it_was_stopped_starts_no_work() {
+    let scene = Scene::of("here");
+    let (link, status, other) = (link(&scene), Arc::clone(&scene.status), scene.other.clone());
+    let asked = CancellationToken::new();
+    let leader = record(7);
+    let stopping = tokio::spawn({
+        let (asked, other, leader) = (asked.clone(), other.clone(), leader.clone());
+        async move {
+            asked.cancelled().await;
+            other.compare_and_delete(&key(), leader.incarnation(), leader.epoch).await.unwrap();
+        }
+    });
+    let test = async |scene: &Scene| {
+        other.insert_if_not_exist(&key(), Vacant::default(), &leader).await.unwrap();
+        scene.clock.sleep(ONE_LOOK).await;
+        let asked = asked.clone();
+        link.connect(PeerInbox::new(move |message| {
+            if matches!(message, PeerMessage::Stop) {
+                asked.cancel();
+            }
+        }));
+    };
+    scene.run_host(None, Some(Arc::clone(&link)), test).await;
+    stopping.await.unwrap();
+    let vacant = other.get(&key()).await.unwrap();
+    assert!(matches!(vacant, Slot::Vacant(_)) && vacant.last_epoch() > Some(leader.epoch), "{vacant:?}");
+    assert_eq!(status.telemetry.leaderships.get(), 0);
+}
+
 /// The host is killed soon after its guardian, and perhaps before the release. Shows I1 with the cases of succession.
 #[tokio::test]
 async fn planned_stop_withdraws_the_successor_unless_the_guardian_has_died() {
     for (why, withdraws) in [(WhyStopping::Asked, true), (WhyStopping::GuardianDied, false)] {
         let scene = Scene::of("here");
-        let settings = SuccessorSettings::new((std::net::Ipv4Addr::LOCALHOST, 0).into());
-        let period = SupportPeriod::new(settings.period, scene.status.candidate.ttl).unwrap();
-        let link = Arc::new(UdpPeerLink::bind(&settings, period, &key(), &env(&scene.clock)).unwrap());
+        let link = link(&scene);
         let asks = Arc::new(Mutex::new(0));
         let test = async |scene: &Scene| {
             scene.becomes("leading").await;
