@@ -100,6 +100,11 @@ impl HostRotation {
         Err(refusal.unwrap_or_else(|| OpenError::refused("no host to connect to")))
     }
 
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
+    pub(super) fn advance(&self, hosts: usize) {
+        self.0.store((self.0.load(Ordering::Relaxed) + 1) % hosts, Ordering::Relaxed);
+    }
+
     /// This one does not answer, and another one is to be tried, unless another one works by now.
     #[cfg(feature = "etcd")]
     pub(super) fn is_silent(&self, at: usize, hosts: usize) {

@@ -32,7 +32,8 @@
 //! |---|---|---|---|
 //! | no connection: network, a server that is read-only, too many connections, not within half the request timeout; what is refused, certificate, user, password, database | `NotApplied` | `Unavailable` | nothing was sent. Opening fails for good at what is refused |
 //! | 1205 lock wait timeout, 1213 deadlock, 1290, 1792 and 1836 read-only, 1021, 1114 and 1637 full, 1203 and 1226 limits | `NotApplied` | `Unavailable` | rolled back, at the latest with the connection |
-//! | 1044, 1045, 1142, 1143, 1227 no permission; 1054, 1064, 1264, 1406, 1153, 1665 statement, data, length, log format | `Fatal` | `Fatal` | rolled back, and will be again |
+//! | 1044, 1142, 1143, 1227 no permission | `NotApplied` | `Unavailable` | rolled back; the right may be given back. Opening fails for good |
+//! | 1045, 1054, 1064, 1264, 1406, 1153, 1665 login, statement, data, length, log format | `Fatal` | `Fatal` | rolled back, and will be again |
 //! | 1049, 1146: database or table are missing | `Replaced` | `Replaced` | they were there when it was opened |
 //! | any other error (1180 during the commit, 1317 killed, …) | `Unknown` | `Unavailable` | it may come after the commit |
 //! | connection broken, or no answer within the request timeout | `Unknown` | `Unavailable` | the server may have begun |

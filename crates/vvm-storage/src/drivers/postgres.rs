@@ -42,7 +42,8 @@
 //! | what went wrong | to a write | to a read | because |
 //! |---|---|---|---|
 //! | no connection: network, a server that starts or is a standby, not within half the request timeout; 53300 no connection left; certificate, user, password or database refused; a server without TLS; `fsync`, `synchronous_commit` | `NotApplied` | `Unavailable` | nothing was sent. Opening fails for good at what is refused |
-//! | severity ERROR, class 0A, 22, 23, 28, 42 (no permission, wrong statement or data) | `Fatal` | `Fatal` | rolled back, and will be again |
+//! | severity ERROR, 42501 (no permission) | `NotApplied` | `Unavailable` | rolled back; the right may be given back. Opening fails for good |
+//! | severity ERROR, class 0A, 22, 23, 28, 42 (wrong statement or data) | `Fatal` | `Fatal` | rolled back, and will be again |
 //! | severity ERROR, 42P01 or 3F000: schema or table are missing | `Replaced` | `Replaced` | they were there when it was opened |
 //! | severity ERROR, any other (55P03 lock timeout, 57014 cancelled, 25006 read-only, 40P01 deadlock, 53xxx) | `NotApplied` | `Unavailable` | rolled back |
 //! | severity ERROR, class 08 (a pooler lost its server) or 40003 | `Unknown` | `Unavailable` | the commit may have been sent before |

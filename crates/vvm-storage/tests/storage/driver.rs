@@ -251,7 +251,7 @@ pub(crate) async fn login_can_look_but_not_claim(url: &str) {
     assert_eq!(storage.peek(&[slot_of("slot")]).await.unwrap(), [VACANT]);
     let claim = storage.commit(slot_of("slot"), Step::claim(&VACANT, &entry(1, 1, TTL))).await;
     assert!(
-        matches!(&claim, Err(WriteError::Fatal(cause)) if cause.to_string().contains("grants")),
+        matches!(&claim, Err(WriteError::NotApplied(cause)) if cause.to_string().contains("grants")),
         "{claim:?}"
     );
 }

@@ -119,7 +119,11 @@ impl MySql {
     }
 
     fn of_login(&self, host: &Host, error: DriverError) -> OpenError {
-        let text = error.to_string();
+        let text = match &error {
+            DriverError::Unanswered(text) | DriverError::RolledBack(text) => text.clone(),
+            error => error.to_string(),
+        };
+        let has_code = |codes: &[&str]| codes.iter().any(|code| text.ends_with(code));
         match error {
             DriverError::Broken(cause) => of_stream(host, &cause),
             DriverError::NoTables(_) => OpenError::refused(format!(
@@ -127,10 +131,13 @@ impl MySql {
                 self.address.database
             )),
             // Of all, of one user, of one account.
-            _ if ["(1040)", "(1203)", "(1226)"].iter().any(|code| text.ends_with(code)) => {
+            _ if has_code(&["(1040)", "(1203)", "(1226)"]) => {
                 exhausted(host, &text, "max_connections, or max_user_connections")
             }
-            DriverError::RolledBack(_) | DriverError::Unanswered(_) if !text.contains("(3159)") => {
+            // A host or an account that may not connect, whatever the password, and a server that wants TLS.
+            DriverError::RolledBack(_) | DriverError::Unanswered(_)
+                if !has_code(&["(1129)", "(1130)", "(1698)", "(1862)", "(3118)", "(3159)", "(4151)"]) =>
+            {
                 unreachable(Self::SOFTWARE, host, &text)
             }
             _ => OpenError::refused(format!(

@@ -158,7 +158,7 @@ pub(super) fn parse(url: &str) -> Result<Postgres, String> {
     let (mut is_on, mut own) = (!address.is_loopback(), [None, None]);
     let mut tls = SYSTEM_TLS;
     let mut server = Postgres { address, common: common("vvm", ChannelBinding::Prefer), own_tls: None };
-    let file = |path: &str| Some(Pem::File(path.into()));
+    let file = |path: &str| Ok::<_, String>(Some(Pem::File(decoded(path)?.into())));
     for option in options(text) {
         match option? {
             (name, value) if server.address.set(name, value)? || server.set_as_libpq(name, value)? => {}
@@ -172,9 +172,10 @@ pub(super) fn parse(url: &str) -> Result<Postgres, String> {
                      encrypt, or sslmode=disable"
                 ));
             }
-            ("sslrootcert", path) => tls.authority = file(path),
-            ("sslcert", path) => own[0] = file(path),
-            ("sslkey", path) => own[1] = file(path),
+            ("sslrootcert", "system") => tls.authority = None,
+            ("sslrootcert", path) => tls.authority = file(path)?,
+            ("sslcert", path) => own[0] = file(path)?,
+            ("sslkey", path) => own[1] = file(path)?,
             (name, _) => return Err(no_option(name, OPTIONS)),
         }
     }
@@ -185,6 +186,14 @@ pub(super) fn parse(url: &str) -> Result<Postgres, String> {
     };
     if !is_on && (tls.authority.is_some() || tls.own.is_some()) {
         return Err("TLS is off, and a file for it is given: add sslmode=verify-full".into());
+    }
+    // An authority of the system signs for everybody.
+    if is_on && tls.names == ExpectedName::Any && tls.authority.is_none() {
+        return Err(
+            "`sslmode=verify-ca` accepts every name: name the authority that signs only these servers, with \
+             sslrootcert=PATH, or write sslmode=verify-full"
+                .into(),
+        );
     }
     server.address.tls = is_on.then_some(tls);
     Ok(server)
@@ -302,6 +311,18 @@ mod tests {
         assert_eq!((&*address.user, &*address.database), ("a@b", "my-app"));
         assert_eq!(address.password, Some(Password("p%:w".into())));
         assert_eq!(address.tls, parse("postgres://me@db1/db?sslmode=verify-full").unwrap().address.tls);
+        let of_system = "postgres://me@db1/db?sslmode=verify-full&sslrootcert=system";
+        assert_eq!(address.tls, parse(of_system).unwrap().address.tls);
+        let own = parse("postgres://me@db1/db?sslmode=verify-ca&sslrootcert=a%2Fb.pem").unwrap().address.tls;
+        assert_eq!(own.unwrap().authority, Some(Pem::File("a/b.pem".into())));
+    }
+
+    #[test]
+    fn every_name_is_accepted_from_a_named_authority_alone() {
+        for authority in ["", "&sslrootcert=system"] {
+            let refusal = parse(&format!("postgres://me@db1/db?sslmode=verify-ca{authority}")).unwrap_err();
+            assert!(refusal.contains("sslrootcert=PATH"), "{refusal}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::{
     backend_process::login_process,
     config::{self, Postgres},
-    history::{PROCESS, history, settings, with_time},
+    history::{ISOLATION, PROCESS, history, settings, with_time},
     of_server,
     rows::{answer, answer_of_rows},
     statements::Statement,
@@ -65,6 +65,10 @@ impl Server for Postgres {
         let connected = configuration(host, self)?.connect(MakeRustlsConnect::new(tls)).await;
         let (client, connection) = connected.map_err(|error| of_connecting(host, &self.address, &error))?;
         let mut session = Session::new(client, connection);
+        // A server may warn at each login, about its collation for example: no request of ours is meant.
+        if !session.is_open().await {
+            return Err(unreachable(Self::SOFTWARE, host, &"the server closed the connection"));
+        }
         let answer = session.ask(CHECK).await.map_err(DriverError::into_open_error)?;
         let (process, has_times) = check(host, &answer)?;
         session.meets(process, has_times).await;
@@ -158,6 +162,10 @@ fn of_connecting(host: &Host, address: &Address, error: &tokio_postgres::Error) 
             exhausted(host, &why, "max_connections, or the CONNECTION LIMIT of the role or database")
         }
         Some(code) if code.code().starts_with("28") => refused_login(),
+        // No right to connect, and a database that takes no connections.
+        Some(code) if ["42501", "55000"].contains(&code.code()) => {
+            OpenError::refused(format!("{host} refuses the connection: {why}"))
+        }
         // The library's words for a server that wants one.
         None if why.contains("password missing") => refused_login(),
         // In TLS 1.3 a server refuses a certificate after the handshake, and may close before its alert is read.
@@ -451,7 +459,11 @@ impl Session {
         // Each statement finds rows by their keys, whatever the values are. To plan `pk = ANY ($1)` anew for each execution,
         // as the server would, takes longer than to execute it.
         let plans = "SET SESSION plan_cache_mode = force_generic_plan";
-        let text = format!("{}; {plans}; {}", settings("SESSION", lock_timeout), history());
+        let text = format!(
+            "SET SESSION CHARACTERISTICS AS {ISOLATION}; {}; {plans}; {}",
+            settings("SESSION", lock_timeout),
+            history()
+        );
         let answer = self.ask(&text).await?;
         Ok(SessionSettings { history: Lineage::shown(answer.row_from_end(0))?.adopted, lock_timeout })
     }

@@ -42,12 +42,16 @@ pub(super) fn holds(alone: bool, witness: &str, condition: &str) -> String {
     )
 }
 
-/// Makes commits wait for the disk and for synchronous standbys, whatever the server's settings are, and ends
-/// waits for a lock after `lock_timeout`; the one for a standby can't be bounded. For one transaction
-/// (`LOCAL`) or as long as the connection lasts (`SESSION`).
+/// At which a statement sees what was committed before it, also while it waited for a lock, whatever the login's default is.
+pub(super) const ISOLATION: &str = "TRANSACTION ISOLATION LEVEL READ COMMITTED";
+
+/// Makes commits wait for the disk and for synchronous standbys, whatever the settings of server and login are, with the
+/// warning that tells of a cancelled wait, and ends waits for a lock after `lock_timeout`; the one for a standby can't be
+/// bounded. For one transaction (`LOCAL`) or as long as the connection lasts (`SESSION`).
 pub(super) fn settings(extent: &str, lock_timeout: Duration) -> String {
     format!(
-        "SET {extent} synchronous_commit = on; SET {extent} lock_timeout = {}",
+        "SET {extent} synchronous_commit = on; SET {extent} client_min_messages = warning; \
+         SET {extent} lock_timeout = {}",
         lock_timeout.as_millis().max(1)
     )
 }

@@ -6,7 +6,8 @@
 use super::{
     config::Postgres,
     history::{
-        NAMES_THIS_SERVER, RANDOM, SERVER_MILLIS, TIMELINE, WRITTEN_AT_CLAUSE, history, holds, settings,
+        ISOLATION, NAMES_THIS_SERVER, RANDOM, SERVER_MILLIS, TIMELINE, WRITTEN_AT_CLAUSE, history, holds,
+        settings,
     },
 };
 use crate::{
@@ -69,13 +70,13 @@ impl Statements for Postgres {
     type Statement<'a> = Statement<'a>;
 
     const PREFIX: &str = "sysvvm.";
-    const FRAME: (usize, usize) = (2, 0);
+    const FRAME: (usize, usize) = (4, 0);
     const LOCKED_SLOT_STATEMENT: usize = 0;
     const BATCH_STATEMENT: usize = 1;
     const INSERTS_AGAIN: bool = true;
 
     fn transaction(statements: &str, lock_timeout: Duration) -> String {
-        format!("{}; {statements}; {}", settings("LOCAL", lock_timeout), history())
+        format!("SET {ISOLATION}; {}; {statements}; {}", settings("LOCAL", lock_timeout), history())
     }
 
     fn history() -> String {

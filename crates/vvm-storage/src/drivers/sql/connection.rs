@@ -282,6 +282,12 @@ impl<S: Server> ConnectionPool<S, S::Session> {
         idle.crowd.is_some_and(|(_, is_crowded)| is_crowded) && self.clock().now() >= idle.leads_until
     }
 
+    /// The next connection is to be to another host than the last one, if the URL has several.
+    pub(crate) fn leave_host(&self) {
+        self.next.advance(self.address().hosts.len());
+        self.drop_idle();
+    }
+
     /// Drops the connections that no request uses, so that the next ones are checked again.
     pub(crate) fn drop_idle(&self) {
         drop(self.take_all_idle());

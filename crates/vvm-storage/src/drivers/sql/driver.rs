@@ -147,6 +147,14 @@ impl<S: Driver> SqlStorage<S, S::Session> {
         // It was adopted in this very transaction, or before.
         let history = self.shown(&answer)?;
         let history = history.ok_or_else(|| DecodeError::of("a history that was not adopted"))?;
+        if ours.as_ref().is_some_and(|ours| history.generation < ours.generation) {
+            self.connections.leave_host();
+            return Err(DriverError::RolledBack(
+                "this server has an earlier history than this process has seen: an old primary runs again, so stop it; \
+                 or a backup was restored, so restart this process"
+                    .into(),
+            ));
+        }
         let slot = rows::slot(answer.row_from_end(1).filter(|_| at.is_some()))?;
         if !ours.is_some_and(|ours| ours.is_same(&history)) {
             let location = self.connections.address();

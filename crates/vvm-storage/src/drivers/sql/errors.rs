@@ -21,7 +21,7 @@ pub(crate) enum DriverError {
     /// Nothing was written, and nothing will be until an operator acts.
     #[error("the database refuses it: {0}. Check grants and tables")]
     Refused(String),
-    /// As [`Refused`](Self::Refused), because the login lacks a right.
+    /// Nothing was written, because the login lacks a right, which may be given back.
     #[error("this login lacks a right: {0}. `vvm init-storage` with it names the grants that are missing")]
     Denied(String),
     /// The tables are not there. They were when the storage was opened.
@@ -84,8 +84,8 @@ impl DecodeError {
 impl DriverError {
     pub(crate) fn into_write_error(self) -> WriteError {
         match self {
-            // It was accepted at opening. Passwords and certificates are replaced on both sides, clocks corrected.
-            Self::NotConnected(_) | Self::RolledBack(_) | Self::ClockIsFar(_) => {
+            // It was accepted at opening. Passwords, certificates and rights are replaced on both sides, clocks corrected.
+            Self::NotConnected(_) | Self::RolledBack(_) | Self::Denied(_) | Self::ClockIsFar(_) => {
                 WriteError::NotApplied(self.into())
             }
             Self::Unanswered(_) | Self::Broken(_) | Self::NotReplicated(_) => {
@@ -95,7 +95,6 @@ impl DriverError {
             // A damaged row comes with a refusal alone.
             Self::Login(_)
             | Self::Refused(_)
-            | Self::Denied(_)
             | Self::Damaged(_)
             | Self::TtlTooLong { .. }
             | Self::Closed(_) => WriteError::Fatal(self.into()),

@@ -17,8 +17,9 @@ use vvm_storage::{
 failover_suite::failover_suite!(Postgres);
 
 impl Promotable for Postgres {
+    /// Settings of a server or login that the driver must not depend on.
     fn started() -> Self {
-        start(&[])
+        start(&["client_min_messages=error", "default_transaction_isolation=serializable"])
     }
 
     fn hosts(hosts: &str) -> String {
@@ -119,6 +120,33 @@ async fn standbys_that_are_promoted_independently_are_told_apart() {
     assert!(matches!(replaced, Err(WriteError::Replaced(_))), "{replaced:?}");
     let stands = refused_claim(&*leader, "slot", &stands, &entry(held.epoch.get() + 1, 1, TTL)).await;
     assert!(is_waiting(&stands, held.epoch.get()), "{stands:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn old_primary_that_runs_again_is_left_by_a_handle_that_saw_the_new_one() {
+    let mut pair = Pair::<Postgres>::start().await;
+    let (handle, at) = (pair.open().await, [slot_of("slot")]);
+    claimed(&*handle, "slot", &VACANT, &entry(5, 1, TTL)).await;
+    pair.cut().await;
+    pair.fail_over();
+    while handle.peek(&at).await.is_err() {}
+    pair.standby.kill().unwrap();
+    // On its old timeline, it names itself in its history.
+    pair.primary.restart().unwrap();
+    let cause = loop {
+        match handle.peek(&at).await {
+            Err(ReadError::Unavailable(cause)) if cause.to_string().contains("no PostgreSQL") => {}
+            Err(ReadError::Unavailable(cause)) => break cause.to_string(),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(cause.contains("an old primary runs again"), "{cause}");
+    pair.standby.restart().unwrap();
+    while let Err(error) = handle.peek(&at).await {
+        println!("{error}");
+    }
+    let stands = peeked(&*handle, "slot").await;
+    assert!(is_waiting(&stands, 5), "{stands:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

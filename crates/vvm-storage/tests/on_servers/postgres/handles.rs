@@ -7,7 +7,7 @@ use crate::{
     },
     is_refused, refused, says,
 };
-use ielections::WriteError;
+use ielections::{ReadError, WriteError};
 use std::{sync::Arc, time::Duration};
 use vvm_storage::{
     OpenErrorKind, Step, StepOutcome, SysVvmStorage, init_storage,
@@ -193,7 +193,17 @@ async fn login_that_may_only_read_can_look_but_not_claim() {
          GRANT SELECT ON ALL TABLES IN SCHEMA sysvvm TO {login}"
     );
     owner.batch_execute(&grants).await.unwrap();
-    login_can_look_but_not_claim(&url(&database).replace("postgres@", &format!("{login}@"))).await;
+    let of_login = url(&database).replace("postgres@", &format!("{login}@"));
+    login_can_look_but_not_claim(&of_login).await;
+    // A right that is withdrawn may be given back.
+    let storage = PostgresStorage::open(&of_login).await.unwrap();
+    let at = [slot_of("slot")];
+    storage.peek(&at).await.unwrap();
+    owner.batch_execute(&format!("REVOKE ALL ON ALL TABLES IN SCHEMA sysvvm FROM {login}")).await.unwrap();
+    let denied = storage.peek(&at).await;
+    assert!(matches!(denied, Err(ReadError::Unavailable(_))), "{denied:?}");
+    owner.batch_execute(grants.split_once("; ").unwrap().1).await.unwrap();
+    storage.peek(&at).await.unwrap();
     owner.batch_execute(&format!("DROP OWNED BY {login}; DROP ROLE {login}")).await.unwrap();
 }
 
@@ -225,6 +235,17 @@ async fn login_without_rights_may_not_init_until_the_printed_grants_are_given() 
     owner.batch_execute(&format!("DROP SCHEMA sysvvm CASCADE; {creation}")).await.unwrap();
     init_storage(&of_login).await.unwrap();
     owner.batch_execute(&format!("DROP OWNED BY {login}; DROP ROLE {login}")).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn warning_at_each_login_is_no_answer_to_a_request() {
+    let (database, _) = opened().await;
+    let owner = client(&database).await;
+    // As after an upgrade of the system's library.
+    let upgrade = "UPDATE pg_database SET datcollversion = 'old' WHERE datname = current_database()";
+    owner.batch_execute(upgrade).await.unwrap();
+    let storage = PostgresStorage::open(&url(&database)).await.unwrap();
+    led(&storage, TTL).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
