@@ -6,7 +6,7 @@ use crate::{
     left_out::{self, LeftOut},
     limit,
     needs::{Need, Server, scratch_variable},
-    side_by_side::{AT_ONCE, side_by_side},
+    side_by_side::side_by_side,
     workspace::{self, Workspace, cargo},
 };
 use std::{
@@ -47,6 +47,9 @@ fn succeeds(verb: &str, profile: Profile, package: &str, features: &str, argumen
     command.args([verb, "--quiet", "--profile", profile, "--locked", "--package", package]);
     workspace::succeeds(package, command.args(["--features", features]).args(arguments).current_dir(root))
 }
+
+/// They mostly wait: two at once keep two processors busy for 39 % of the time.
+const AT_ONCE: usize = 3;
 
 enum How {
     /// A program below `evidence/`, with arguments that make it small.
@@ -177,7 +180,7 @@ impl Run<'_> {
     fn carry_out(&self, root: &Path) -> Result<LeftOut, ()> {
         let Self { command, line } = self;
         let (program, arguments) = line.split_once(' ').unwrap_or((line, ""));
-        let mut run = Command::new(target(root).join(program));
+        let mut run = Command::new(self::program(root, program));
         run.args(arguments.split_whitespace()).current_dir(root).envs(scratch_variable());
         let (began, mut text, mut left_out) = (SystemClock::read(), String::new(), LeftOut::default());
         let ended = limit::watch(&mut run, limit::STEP, |line| {
@@ -202,18 +205,21 @@ impl Run<'_> {
     }
 }
 
-/// Builds the programs with the packages and features of the tests, so that these share their dependencies.
+/// With the packages and features of the tests, which share their dependencies.
+pub(crate) const BUILD_ALL: &str = "build --quiet --locked --workspace --all-features --all-targets";
+
 fn build_all(root: &Path) -> Result<(), String> {
-    let build = ["build", "--quiet", "--locked", "--workspace", "--all-features", "--all-targets"];
-    match cargo().args(build).current_dir(root).status() {
+    match cargo().args(BUILD_ALL.split(' ')).current_dir(root).status() {
         Ok(status) if status.success() => Ok(()),
         Ok(_) => Err("the programs can't be built, for the reason above".into()),
         Err(error) => Err(format!("cargo could not be started: {error}")),
     }
 }
 
-fn target(root: &Path) -> PathBuf {
-    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from).join("debug")
+/// Where [`BUILD_ALL`] puts a program.
+pub(crate) fn program(root: &Path, name: &str) -> PathBuf {
+    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    target.join("debug").join(name)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::{
     thread,
 };
 
-/// How many programs of tests or of evidence run at once: of three, timed cases would be late on two cores.
+/// How many programs of tests run at once: of three, timed cases would be late on two cores.
 pub(crate) const AT_ONCE: usize = 2;
 
 /// Works on all items, so many at once: each begins when another one has ended. Returns the results in their order.

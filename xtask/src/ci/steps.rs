@@ -28,7 +28,15 @@ pub(super) struct Step {
 
 #[derive(Debug)]
 pub(super) enum Work {
-    Cargo { arguments: Vec<String>, flags: Option<(&'static str, &'static str)> },
+    Cargo {
+        arguments: Vec<String>,
+        flags: Option<(&'static str, &'static str)>,
+    },
+    /// One of the programs that an earlier step has built.
+    Program {
+        name: &'static str,
+        arguments: Vec<String>,
+    },
     Tidy,
     Tests(Selection),
     Broken,
@@ -58,6 +66,8 @@ pub(super) fn all(workspace: &Workspace) -> Vec<Step> {
         "test --quiet --locked --workspace --all-features --doc",
     ));
     steps.push(own("broken variants", Work::Broken));
+    // With the packages and features of the tests, so that these share their dependencies.
+    steps.push(Step::cargo("programs", evidence::BUILD_ALL));
     steps.extend(SERVERS.map(Step::on_server));
     let recipes = Step::cargo(
         "recipes",
@@ -112,11 +122,9 @@ fn single_features(workspace: &Workspace) -> Vec<Step> {
 
 impl Step {
     fn on_server((driver, server_at, server): (&str, &'static str, Server)) -> Self {
-        let step = Self::cargo(
-            &format!("{driver} on a real server"),
-            &format!("run --locked --quiet --package servers -- --only {driver}"),
-        );
-        Self { need: Some(Need { server_at: Some(server_at), server }), waits: true, ..step }
+        let work = Work::Program { name: "servers", arguments: words(&format!("--only {driver}")) };
+        let need = Some(Need { server_at: Some(server_at), server });
+        Self { name: format!("{driver} on a real server"), work, need, waits: true }
     }
 
     fn cargo(name: &str, line: &str) -> Self {
@@ -156,10 +164,9 @@ impl Work {
             }
             Self::Broken => holds(broken::run(&[]), "a variant survived"),
             Self::Evidence => evidence::smoke(false, left_out),
-            Self::Cargo { arguments, flags } => {
-                let mut command = cargo();
-                command.args(arguments).envs(scratch_variable()).envs(*flags).env(records::FOLDER, records);
-                command.current_dir(root);
+            Self::Cargo { .. } | Self::Program { .. } => {
+                let mut command = self.command(root);
+                command.envs(scratch_variable()).env(records::FOLDER, records).current_dir(root);
                 watched(&mut command, is_alone, |line| {
                     if let Some(why) = left_out::reason(line) {
                         left_out.add(step, why);
@@ -167,6 +174,19 @@ impl Work {
                 })
             }
         }
+    }
+
+    fn command(&self, root: &Path) -> Command {
+        let mut command = cargo();
+        match self {
+            Self::Cargo { arguments, flags } => drop(command.args(arguments).envs(*flags)),
+            Self::Program { name, arguments } => {
+                command = Command::new(evidence::program(root, name));
+                command.args(arguments);
+            }
+            Self::Tidy | Self::Tests(_) | Self::Broken | Self::Evidence => {}
+        }
+        command
     }
 }
 
@@ -211,6 +231,7 @@ impl fmt::Display for Work {
                 out.write_str("the tests of all features, and of the other containment levels")
             }
             Self::Broken => out.write_str("the simulation, and that it finds code that is broken on purpose"),
+            Self::Program { name, arguments } => write!(out, "{name} {}", arguments.join(" ")),
             Self::Cargo { arguments, flags } => {
                 if let Some((variable, value)) = flags {
                     write!(out, "{variable}='{value}' ")?;
