@@ -91,7 +91,7 @@ pub(crate) struct CandidateArgs {
     /// Format of standard error: lines of text, or one JSON object a line
     ///
     /// With json, each change of state is an object with event, name, holder, slot, epoch and more. Other
-    /// messages have the event "message". VVM_LOG=debug adds renewals and messages of libraries.
+    /// messages have the event "message", those of libraries "log". VVM_LOG=debug adds renewals and the latter.
     #[arg(long, value_enum, default_value = "text", help_heading = OUTPUT)]
     pub(crate) log_format: LogFormat,
 }
