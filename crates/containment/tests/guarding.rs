@@ -20,7 +20,7 @@ use std::{
         fd::AsFd as _,
         unix::{net::UnixDatagram, process::CommandExt as _},
     },
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, ExitCode, Stdio},
     sync::Arc,
     thread,
@@ -131,43 +131,61 @@ fn freezer() -> Option<PathBuf> {
     fs::create_dir(&folder).is_ok_and(|()| folder.join("freezer.state").exists()).then_some(folder)
 }
 
+fn set(freezer: &Path, state: &str) {
+    fs::write(freezer.join("freezer.state"), state).unwrap();
+}
+
 const ENDS_WITHIN: Duration = Duration::from_secs(2);
 
 #[allow(clippy::zombie_processes, reason = "a zombie is what is wanted")]
 fn finish_and_hang() {
     let guardian = Supervisor::accept().unwrap().guardian;
+    let folders = env::args_os().skip(2).map(PathBuf::from).collect::<Vec<_>>();
     // A daemon, which the guardian must not leave behind, too.
-    assert!(Command::new("sh").args(["-c", "sleep 1000 &"]).status().unwrap().success());
+    let mut daemon = Command::new("sh");
+    daemon.args(["-c", "for tasks; do echo $$ > \"$tasks\"; done; sleep 1000 &", "sh"]);
+    daemon.args(folders.iter().skip(1).map(|folder| folder.join("tasks")));
+    assert!(daemon.status().unwrap().success());
     // A child, which stays a zombie while its parent hangs.
     let _not_reaped = Command::new("sleep").arg("1000").spawn().unwrap();
     guardian.finished();
-    let Some(folder) = env::args_os().nth(2).map(PathBuf::from) else { return };
-    fs::write(folder.join("tasks"), getpid().to_string()).unwrap();
-    fs::write(folder.join("freezer.state"), "FROZEN").unwrap();
+    let [own, of_daemon] = &folders[..] else { return };
+    set(of_daemon, "FROZEN");
+    fs::write(own.join("tasks"), getpid().to_string()).unwrap();
+    set(own, "FROZEN");
 }
 
 fn supervisor_that_hangs_in_the_kernel_is_left_behind() {
     let ended = guarded(&["stage-hanging".as_ref()], |report| panic!("{report:?}"));
     assert_eq!((ended.supervisor, ended.proven), (Some(ProcessEnd::Exited(0)), true), "it did not hang");
-    let Some(folder) = freezer() else {
+    let (Some(own), Some(of_daemon)) = (freezer(), freezer()) else {
         return println!("left behind: not tried, for want of root or the freezer of cgroup version 1");
     };
     let (mut left, began) = (None, SystemClock::read());
-    let ended = guarded(&["stage-hanging".as_ref(), folder.as_os_str()], |report| match report {
-        GuardReport::Event(SupervisionEvent::LeftBehind(process)) => left = Some(process),
-        report => panic!("{report:?}"),
+    // The daemon hangs for longer than the supervisor may.
+    let thaws_at = began.after(3 * ENDS_WITHIN);
+    let ended = thread::scope(|scope| {
+        scope.spawn(|| {
+            SystemClock::block_for(SystemClock::read().until(thaws_at));
+            set(&of_daemon, "THAWED");
+        });
+        let arguments = ["stage-hanging".as_ref(), own.as_os_str(), of_daemon.as_os_str()];
+        guarded(&arguments, |report| match report {
+            GuardReport::Event(SupervisionEvent::LeftBehind(process)) => left = Some(process),
+            report => panic!("{report:?}"),
+        })
     });
     let family = Family::of_this_process().unwrap();
     let mut others = family.descendants();
     others.retain(|member| !ends_by(&family.pin(*member).unwrap(), Instant::ORIGIN));
     // Before anything is asserted: a frozen process outlives a test that fails.
-    fs::write(folder.join("freezer.state"), "THAWED").unwrap();
+    set(&own, "THAWED");
     assert_eq!(others.iter().map(|member| Some(member.pid)).collect::<Vec<_>>(), [left]);
     assert_eq!((ended.supervisor, ended.proven), (None, false));
-    assert!(ended.reaped_at.since(began) >= 2 * ENDS_WITHIN, "it had too little time to end");
+    assert!(ended.reaped_at >= thaws_at, "another process still hung");
     // The supervisor, and its child after it.
     while wait(WaitOptions::empty()).is_ok() {}
-    fs::remove_dir(folder).unwrap();
+    [own, of_daemon].iter().for_each(|folder| fs::remove_dir(folder).unwrap());
     println!("a supervisor that hangs in the kernel is left behind");
 }
 
