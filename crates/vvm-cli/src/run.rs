@@ -30,7 +30,7 @@ use ielections::{AcquireError, Env, Terms};
 pub(crate) use once::{OnceCommand, REFUSED, StageArgs};
 use outcome::{Cause, ExitReason, FinishedWork, GUARDIAN_LAPSED, LeadershipRun, WorkEnd};
 use rustix::process::{Signal, pidfd_send_signal};
-use std::{io, pin::pin, process::ExitCode, sync::Arc, time::Duration};
+use std::{future, io, pin::pin, process::ExitCode, sync::Arc, time::Duration};
 use tokio::sync::watch;
 use vvm_clock::{Clock, Instant};
 use vvm_containment::{
@@ -365,6 +365,10 @@ async fn hangs_after_second_request(control: &Control, clock: &Arc<dyn Clock>) {
         clock.sleep(CLOSING / 10).await;
     }
     clock.sleep(CLOSING).await;
+    if control.guardian_died.is_cancelled() {
+        // The thread that watches the guardian limits this wait.
+        future::pending::<()>().await;
+    }
 }
 
 /// How long a host with an unhealthy command does not campaign. A standby reads the record at least once a
