@@ -180,8 +180,8 @@ const NOT_EXECUTABLE: u8 = 126;
 /// Executes the command, or reports why it can't: the shim is the command's process before that. A program start of its
 /// own, because code between fork and exec would be `unsafe` and could not allocate.
 pub(crate) fn shim_main(arguments: &[OsString]) -> Result<u8, StageError> {
-    // When its parent ends, the kernel kills this process. The setting survives `exec`, so it also protects
-    // the command (PR_SET_PDEATHSIG(2const)), unless the command is set-uid.
+    // When its parent ends, the kernel kills this process, and the command, unless that is set-uid, has file
+    // capabilities, or changes its user or group: the setting survives `exec` alone (PR_SET_PDEATHSIG(2const)).
     let tied = set_parent_process_death_signal(Some(Signal::KILL));
     let Accepted { link, first: ToShim { parent }, descriptors } = accept::<FromShim, ToShim>()?;
     // If the parent ended before that call, this process has another parent now.

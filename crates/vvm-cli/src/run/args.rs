@@ -104,7 +104,8 @@ pub(crate) enum ContainmentLevel {
     Auto,
     /// vvm is three processes. If one of them is killed, stopped or hangs, the others kill CMD and all
     /// processes that CMD started. If all are killed (killall -9 vvm) or stopped at once, the kernel kills
-    /// CMD, but processes that CMD started survive beside the next leader's
+    /// CMD, but processes that CMD started survive beside the next leader's, and so does CMD if it is
+    /// set-uid, has file capabilities, or changes its user or group
     Guardian,
     /// As guardian, and CMD runs in a control group of its own, whose processes are killed all at once,
     /// however fast they fork. Needs cgroup v2 and a delegated group: systemd's Delegate=yes
