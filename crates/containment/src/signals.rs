@@ -226,11 +226,14 @@ impl Terminal {
 
     pub(crate) fn source_of(self, caught: ReceivedSignal) -> SignalSource {
         match caught {
-            ReceivedSignal { from_kernel: true, .. } if self.group.is_some() => SignalSource::Terminal,
-            // The terminal of a group without a number in this PID namespace.
+            // Others, of limits and of timers that survive `exec`, are for this process alone. Job control isn't caught.
+            ReceivedSignal {
+                from_kernel: true, signal: Signal::INT | Signal::QUIT | Signal::WINCH, ..
+            } if self.group.is_some() => SignalSource::Terminal,
+            // Also of a terminal whose group has no number in this PID namespace.
             ReceivedSignal { from_kernel: true, signal: Signal::HUP, .. } => SignalSource::Terminal,
             // The kernel drops the sender of a signal to a group with members in a lower PID namespace.
-            ReceivedSignal { sender, .. }
+            ReceivedSignal { from_kernel: false, sender, .. }
                 if self.group.is_some() && (sender.is_none() || sender == self.session) =>
             {
                 SignalSource::Shell
@@ -257,6 +260,19 @@ mod tests {
         // Other tests of this process have children.
         let ours = ReceivedSignal { signal: Signal::USR1, from_kernel: false, sender: Some(getpid()) };
         assert!(caught.contains(&ours), "{caught:?}");
+    }
+
+    #[test]
+    fn key_reaches_the_group_and_a_timer_this_process_alone() {
+        let terminal = Terminal { group: Some(getpid()), session: Some(getpid()) };
+        let from_kernel =
+            |signal| terminal.source_of(ReceivedSignal { signal, from_kernel: true, sender: None });
+        for key in [Signal::INT, Signal::QUIT, Signal::WINCH, Signal::HUP] {
+            assert_eq!(from_kernel(key), SignalSource::Terminal, "{key:?}");
+        }
+        for timer in [Signal::ALARM, Signal::VTALARM, Signal::PROF, Signal::XCPU] {
+            assert_eq!(from_kernel(timer), SignalSource::Process, "{timer:?}");
+        }
     }
 
     #[test]
