@@ -77,9 +77,17 @@ pub struct ReceivedSignal {
 fn unless_ignored(signals: impl Iterator<Item = Signal>) -> impl Iterator<Item = Signal> {
     let ignored = ignored_mask();
     signals.filter(move |signal| {
-        matches!(*signal, Signal::TERM | Signal::USR1 | Signal::USR2)
-            || ignored & (1 << (signal.as_raw() - 1)) == 0
+        matches!(*signal, Signal::TERM | Signal::USR1 | Signal::USR2) || !contains(ignored, *signal)
     })
+}
+
+/// Whether this process ignores `signal`.
+pub fn is_ignored(signal: Signal) -> bool {
+    contains(ignored_mask(), signal)
+}
+
+fn contains(mask: u64, signal: Signal) -> bool {
+    mask & (1 << (signal.as_raw() - 1)) != 0
 }
 
 fn first() -> impl Iterator<Item = Signal> {
@@ -277,6 +285,6 @@ mod tests {
 
     #[test]
     fn mask_shows_the_ignored_sigpipe() {
-        assert_ne!(ignored_mask() & (1 << (Signal::PIPE.as_raw() - 1)), 0);
+        assert!(is_ignored(Signal::PIPE));
     }
 }

@@ -33,6 +33,7 @@ mod watch;
 
 use rustix::process::Signal;
 use std::{process::ExitCode, sync::Arc};
+use vvm_containment::is_ignored;
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("vvm needs Linux: containment uses parent-death signals and process descriptors");
@@ -42,6 +43,8 @@ compile_error!("vvm needs Linux: containment uses parent-death signals and proce
 fn main() -> ExitCode {
     // A write beyond `ulimit -f` is then an error, as on a full disk, and does not end this process. Caught, not ignored:
     // the command would inherit that. Fails only for want of memory.
-    let _ = signal_hook::flag::register(Signal::XFSZ.as_raw(), Arc::default());
+    if !is_ignored(Signal::XFSZ) {
+        let _ = signal_hook::flag::register(Signal::XFSZ.as_raw(), Arc::default());
+    }
     cli::main()
 }

@@ -35,6 +35,20 @@ fn blocked_signals_are_unblocked_where_they_are_caught() {
 }
 
 #[test]
+fn signals_that_were_ignored_at_the_start_stay_ignored_but_for_five() {
+    let trial = VVM.trial();
+    let show = ["grep", "SigIgn", "/proc/self/status"];
+    let finished = trial.run(show).through(["env", "--ignore-signal"]).finish();
+    finished.assert_code(0);
+    let mask = finished.stdout[0].rsplit('\t').next().unwrap();
+    let mask = u64::from_str_radix(mask, 16).unwrap();
+    let of_env_and_of_the_c_library = [11, 32, 33];
+    let others = (1..=64).filter(|number| mask & (1 << (number - 1)) == 0);
+    let others = others.filter(|number| !of_env_and_of_the_c_library.contains(number)).collect::<Vec<_>>();
+    assert_eq!(others, [9, 10, 12, 13, 15, 17, 19], "KILL, USR1, USR2, PIPE, TERM, CHLD, STOP");
+}
+
+#[test]
 fn suspended_worker_is_continued_to_handle_the_stop_signal() {
     let worker = "trap 'exit 8' TERM; echo up; kill -STOP $$; while :; do sleep 0.01; done";
     VVM.trial().run_script(worker).up().stop().assert_code(8);
