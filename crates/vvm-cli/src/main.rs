@@ -42,9 +42,10 @@ compile_error!("vvm needs Linux: containment uses parent-death signals and proce
 /// parent-death signal is bound to the thread that spawned the child.
 fn main() -> ExitCode {
     // A write beyond `ulimit -f` is then an error, as on a full disk, and does not end this process. Caught, not ignored:
-    // the command would inherit that. Fails only for want of memory.
+    // the command would inherit that. Where CHLD is ignored, `wait` returns no status. Fails only for want of memory.
     if !is_ignored(Signal::XFSZ) {
         let _ = signal_hook::flag::register(Signal::XFSZ.as_raw(), Arc::default());
     }
+    let _ = signal_hook::flag::register(Signal::CHILD.as_raw(), Arc::default());
     cli::main()
 }

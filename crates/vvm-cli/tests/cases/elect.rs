@@ -114,9 +114,9 @@ fn second_term_ends_a_leader_that_a_hangup_has_told_to_stop() {
 }
 
 #[test]
-fn hangup_that_was_ignored_at_the_start_stays_ignored() {
+fn ignored_hangup_stays_ignored_and_ignored_chld_hides_no_end_of_a_hook() {
     let trial = VVM.trial();
-    let ignoring = ["sh", "-c", "trap '' HUP; exec \"$@\"", "sh"];
+    let ignoring = ["env", "--ignore-signal=HUP", "--ignore-signal=CHLD"];
     let mut elect = trial.elect(ON_LEAD, ON_LOSS).through(ignoring).start();
     elect.stdout.wait_for("lead");
     elect.signal(Signal::HUP);
