@@ -61,6 +61,13 @@ struct KeeperState {
     nothing_left: bool,
 }
 
+impl KeeperState {
+    /// A stop may end a keeper, by its signal, before that is ready. If it exits then, the system refused something.
+    fn ends_with_keeper(self, end: ProcessEnd) -> bool {
+        if self.ready { self.nothing_left } else { matches!(end, ProcessEnd::Signalled(_)) }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum NotRunning {
     System(Errno),
@@ -142,8 +149,7 @@ impl KeeperHandle {
     }
 
     pub(crate) fn command_ended(&self) -> Option<ProcessEnd> {
-        let with_keeper = self.gone.filter(|_| self.state.ready && self.state.nothing_left);
-        self.state.ended.or(with_keeper)
+        self.state.ended.or_else(|| self.gone.filter(|end| self.state.ends_with_keeper(*end)))
     }
 
     /// Returns whether the command was executed. `None` until that is known.
@@ -417,5 +423,21 @@ impl Drop for KilledWhenDropped<'_> {
 impl fmt::Debug for Helpers {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "Helpers({:?})", self.lines)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_ends_with_a_keeper_that_a_signal_ends_before_it_is_ready() {
+        let (exited, signalled) = (ProcessEnd::Exited(0), ProcessEnd::Signalled(Signal::TERM.as_raw()));
+        let mut keeper = KeeperState::default();
+        assert!(keeper.ends_with_keeper(signalled) && !keeper.ends_with_keeper(exited));
+        keeper.ready = true;
+        assert!(!keeper.ends_with_keeper(signalled), "without the proof");
+        keeper.nothing_left = true;
+        assert!(keeper.ends_with_keeper(exited));
     }
 }
