@@ -9,14 +9,11 @@ use clap::ValueEnum;
 use jiff::Timestamp;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
+    pipe::PIPE_BUF,
     termios::{LocalModes, isatty, tcgetattr, tcgetpgrp},
 };
 use serde_json::{Map, Value, json};
-use std::{
-    fmt,
-    io::{self, Write as _},
-    sync::OnceLock,
-};
+use std::{fmt, io, os::fd::AsFd, sync::OnceLock};
 use tracing::{Event, Subscriber};
 use tracing_serde::fields::AsMap as _;
 use tracing_subscriber::{
@@ -135,14 +132,23 @@ pub(crate) fn now() -> Timestamp {
 
 pub(crate) fn write_line(line: &[u8]) {
     let target = rustix::stdio::stderr();
-    let mut fds = [PollFd::new(&target, PollFlags::OUT)];
-    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    let ready = poll(&mut fds, Some(&at_once)).is_ok() && fds[0].revents().contains(PollFlags::OUT);
     // `stty tostop` stops background processes that write.
     let stops_us = tcgetattr(target).is_ok_and(|modes| modes.local_modes.contains(LocalModes::TOSTOP))
         && tcgetpgrp(target).ok() != own_group();
-    if ready && !stops_us {
-        let _ = std::io::stderr().write_all(line);
+    if !stops_us {
+        write_what_fits(&mut io::stderr().lock(), line);
+    }
+}
+
+fn write_what_fits(target: &mut (impl io::Write + AsFd), line: &[u8]) {
+    // A pipe is ready when it has room for this many bytes, and not for more.
+    for part in line.chunks(PIPE_BUF) {
+        let mut fds = [PollFd::new(target, PollFlags::OUT)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let ready = poll(&mut fds, Some(&at_once)).is_ok() && fds[0].revents().contains(PollFlags::OUT);
+        if !ready || target.write_all(part).is_err() {
+            return;
+        }
     }
 }
 
@@ -250,4 +256,25 @@ fn members(event: &Event<'_>) -> Map<String, Value> {
         .ok()
         .and_then(|fields| fields.as_object().cloned())
         .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read as _, Write as _};
+
+    #[test]
+    fn line_that_a_paused_reader_leaves_no_room_for_is_cut_and_does_not_block() {
+        let (mut reader, mut pipe) = io::pipe().unwrap();
+        let line = [b'x'; 3 * PIPE_BUF];
+        write_what_fits(&mut pipe, &line);
+        let mut read = vec![0; line.len()];
+        reader.read_exact(&mut read).unwrap();
+        assert_eq!(read, line, "whole, where there is room");
+        rustix::pipe::fcntl_setpipe_size(&pipe, 2 * PIPE_BUF).unwrap();
+        pipe.write_all(&[b'y'; PIPE_BUF]).unwrap();
+        write_what_fits(&mut pipe, &line);
+        drop(pipe);
+        assert_eq!(reader.read_to_end(&mut Vec::new()).unwrap(), 2 * PIPE_BUF);
+    }
 }
