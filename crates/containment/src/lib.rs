@@ -52,7 +52,7 @@ pub use refusal::{NamespaceRefusal, NotExecuted, SetupStep};
 pub use rules::{GuardianRules, KeeperAction, KeeperEvent, KeeperRules, is_proven};
 pub use signal_table::{SignalMeaning, asks_to_stop, meaning, signal_name, signal_named, signal_of};
 pub use signals::{
-    ForwardedSignal, ReceivedSignal, SignalForCommand, SignalSource, Signals, die_of, is_ignored,
+    ForwardedSignal, ReceivedSignal, SignalForCommand, SignalSource, Signals, can_die_of, die_of, is_ignored,
     terminal_is_gone,
 };
 #[cfg(feature = "simulation")]

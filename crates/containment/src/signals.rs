@@ -3,7 +3,7 @@
 
 use crate::{
     processes::{own_group, own_session},
-    signal_table::{FIRST, NAMED, SignalMeaning, realtime, signal_of},
+    signal_table::{FIRST, NAMED, SignalMeaning, meaning, realtime, signal_of},
 };
 use nix::sys::signal::SigSet;
 use rustix::{
@@ -24,13 +24,22 @@ use std::{
     process::ExitCode,
 };
 
-/// Ends this process by `signal`. Process 1 can't: for it, returns the status that a shell would report.
+/// Ends this process by `signal`. If it can't, as process 1, returns the status that a shell would report.
 pub fn die_of(signal: Signal) -> ExitCode {
-    if getpid() != Pid::INIT {
+    if getpid() != Pid::INIT && can_die_of(signal) {
         // Returns only on failure.
         let _ = signal_hook::low_level::emulate_default_handler(signal.as_raw());
     }
     128_u8.wrapping_add(signal.as_raw() as u8).into()
+}
+
+/// Whether [`die_of`] ends a process by `signal`, unless it is process 1.
+pub fn can_die_of(signal: Signal) -> bool {
+    // `signal_hook` does not know the others, or does not end the process.
+    Signal::from_named_raw(signal.as_raw()).is_some()
+        && meaning(signal) != Some(SignalMeaning::JobControl)
+        && !matches!(signal, Signal::CHILD | Signal::STOP | Signal::IO | Signal::URG | Signal::WINCH)
+        && !matches!(signal, Signal::POWER | Signal::STKFLT)
 }
 
 /// A signal that is forwarded to the command.

@@ -4,6 +4,7 @@
 
 use crate::{
     announce::say,
+    exit,
     leadership::{ExitWish, RecordId},
 };
 use ielections::Holder;
@@ -19,7 +20,7 @@ use std::{
 };
 use tempfile::NamedTempFile;
 use vvm_clock::Instant;
-use vvm_containment::{Level, ProcessEnd};
+use vvm_containment::{Level, ProcessEnd, can_die_of};
 
 /// The outcome of a `vvm run`. The file has these names in `snake_case`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -115,7 +116,8 @@ impl Report {
     ) -> Self {
         let (exit_status, signal) = match farewell {
             ExitWish::Exit(status) => (Some(status), None),
-            ExitWish::DieOf(signal) => (None, Some(signal.as_raw())),
+            ExitWish::DieOf(signal) if can_die_of(signal) => (None, Some(signal.as_raw())),
+            ExitWish::DieOf(signal) => (Some(exit::by_signal(signal.as_raw())), None),
         };
         let (name, holder) = (name.into(), holder.as_str().into());
         let (outcome, containment) = (Some(outcome), level.map(|level| level.to_string()));

@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use rustix::process::Signal;
 use std::{ffi::OsString, num::NonZeroU32, path::PathBuf, time::Duration};
 use vvm_cli::warm::machine::AfterStop;
-use vvm_containment::{HelperLines, Level, RequestedLevel, signal_named};
+use vvm_containment::{HelperLines, Level, RequestedLevel, SignalMeaning, meaning, signal_named};
 
 /// Run a command only while this process leads.
 ///
@@ -191,7 +191,13 @@ pub(crate) enum OnExit {
 pub(crate) struct RestartLimit(pub(crate) Option<u32>);
 
 fn parse_signal(text: &str) -> Result<Signal, InvalidValue> {
-    signal_named(text).ok_or(InvalidValue("write a signal that can be caught, like QUIT, WINCH or RTMIN+3"))
+    match signal_named(text) {
+        None => Err(InvalidValue("write a signal that can be caught, like QUIT, WINCH or RTMIN+3")),
+        Some(signal) if meaning(signal) == Some(SignalMeaning::JobControl) => {
+            Err(InvalidValue("it is for job control, and ends no command: write QUIT, WINCH or RTMIN+3"))
+        }
+        Some(signal) => Ok(signal),
+    }
 }
 
 fn parse_restart_limit(text: &str) -> Result<RestartLimit, InvalidValue> {

@@ -81,6 +81,19 @@ fn command_is_stopped_by_its_own_signal_and_not_restarted() {
     }
 }
 
+#[test]
+fn result_file_says_how_vvm_has_ended_that_was_stopped_by_a_signal() {
+    for (signal, exit_status) in [(Signal::TERM, None), (Signal::POWER, Some(128 + 30))] {
+        let trial = VVM.trial();
+        let running = trial.run_forever().with(["--result-file", &trial.result_file()]).up();
+        running.signal(signal);
+        assert_eq!(running.finish().status.code(), exit_status, "{signal:?}");
+        let result = trial.result();
+        assert_eq!(result["exit_status"].as_i64(), exit_status.map(i64::from), "{result}");
+        assert_eq!(result["signal"].is_null(), exit_status.is_some(), "{result}");
+    }
+}
+
 fn with_pre_stop(trial: &Trial, pre_stop: &str) -> Run {
     let worker = "trap 'echo told >> $NOTES; exit 5' TERM; echo up; while :; do sleep 0.01; done";
     let notes = trial.folder().join("notes").display().to_string();

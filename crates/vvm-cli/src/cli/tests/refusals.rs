@@ -183,6 +183,7 @@ fn misuse_says_what_to_write() {
         (&["--storage", "sqlite:x.db?allow=nfs"], "only overlayfs can be allowed: write allow=overlay"),
         (&["--storage", "redis://host"], "this build has sqlite:PATH"),
         (&["--storag", "sqlite:x"], "'--storage'"),
+        (&["--stop-signal", "TSTP"], "it is for job control, and ends no command: write QUIT"),
         (&["--restart-limit", "3"], "--restart-limit has no effect without --on-exit restart:"),
         (&["--restart-backoff", "1s"], "--restart-backoff has no effect without --on-exit restart:"),
         (&["--check-interval", "1s"], "--check-interval has no effect without --check:"),
