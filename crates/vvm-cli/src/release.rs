@@ -22,6 +22,7 @@ use std::{
     ffi::OsString,
     io,
     num::NonZeroU32,
+    os::unix::process::{CommandExt as _, ExitStatusExt as _},
     process::{Child, Command, ExitCode, Stdio},
 };
 use vvm_clock::{Instant, SystemClock};
@@ -66,8 +67,8 @@ impl Release {
         let mut command = Command::new(OWN_BINARY);
         let order = serde_json::to_string(&self.order).unwrap_or_default();
         command.args(arguments).env(HANDED_ON, settings).env(VARIABLE, order);
-        // Standard output is the command's.
-        command.stdin(Stdio::null()).stdout(Stdio::null());
+        // Standard output is the command's. Ctrl-C reaches the terminal's group alone.
+        command.stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
         let ran = command.spawn().and_then(|child| self.wait_for(child));
         ran.unwrap_or_else(|cause| say!("the record is not released and expires by its TTL: {cause}"));
     }
@@ -75,7 +76,12 @@ impl Release {
     fn wait_for(&self, mut child: Child) -> io::Result<()> {
         let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
         if ends_by(&process, self.until) {
-            return child.wait().map(drop);
+            return match child.wait()?.signal() {
+                Some(number) => {
+                    Err(io::Error::other(format!("its process was ended by {}", signal_name(number))))
+                }
+                None => Ok(()),
+            };
         }
         child.kill()?;
         Err(io::Error::other("the storage does not answer"))

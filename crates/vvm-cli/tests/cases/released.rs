@@ -3,8 +3,8 @@
 
 use crate::{VVM, cases::guardian_death::alone};
 use harness::{
-    Finished, Freezer, Level, MemoryGroup, Run, Running, Trial, eventually, has, has_ended, is_permitted,
-    own_group,
+    Finished, Freezer, Level, MemoryGroup, Run, Running, Terminal, Trial, eventually, has, has_ended,
+    is_permitted, own_group,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -58,15 +58,46 @@ fn host_that_is_stopped_beyond_its_deadline_is_released() {
 }
 
 #[test]
-fn record_expires_if_the_storage_does_not_answer() {
+fn record_expires_if_the_storage_does_not_answer_or_the_release_is_killed() {
+    for (is_killed, why) in [(false, "the storage does not answer"), (true, "was ended by SIGKILL")] {
+        let trial = VVM.trial();
+        let leader = trial.run_forever().with(["--ttl", harness::SHORT_TTL]).up();
+        let outage = trial.outage();
+        kill_process(leader.host(), Signal::KILL).unwrap();
+        if is_killed {
+            kill_process(releases(&trial), Signal::KILL).unwrap();
+        }
+        let finished = leader.finish();
+        drop(outage);
+        finished.assert_ended(128 + 9, "the record is not released and expires by its TTL");
+        finished.assert_says(why);
+        assert_eq!(trial.run(["echo", "next"]).finish().stdout, ["next"]);
+    }
+}
+
+fn releases(trial: &Trial) -> Pid {
+    let mut found = None;
+    eventually("a release", || {
+        found = trial.processes().with(" stage-release ").first().copied();
+        found.is_some()
+    });
+    found.unwrap()
+}
+
+#[test]
+fn ctrl_c_does_not_end_the_release_of_the_guardian() {
     let trial = VVM.trial();
-    let leader = trial.run_forever().with(["--ttl", harness::SHORT_TTL]).up();
+    let mut terminal = Terminal::new(&trial);
+    terminal.type_line(&trial.run_forever().with(["--ttl", "60s"]).quoted());
+    terminal.screen.wait_for("up");
     let outage = trial.outage();
-    kill_process(leader.host(), Signal::KILL).unwrap();
-    let finished = leader.finish();
+    kill_process(trial.processes().with(" stage-host ")[0], Signal::KILL).unwrap();
+    releases(&trial);
+    terminal.press(b"\x03");
     drop(outage);
-    finished.assert_ended(128 + 9, "the record is not released and expires by its TTL");
-    assert_eq!(trial.run(["echo", "next"]).finish().stdout, ["next"]);
+    terminal.screen.wait_for("released by the guardian");
+    terminal.close();
+    assert_eq!(trial.slot_state(), "free");
 }
 
 /// Its claim is applied, and it dies before it has told its guardian that it leads.
