@@ -316,10 +316,9 @@ fn cause(control: &Control, status: &HostStatus, run: &LeadershipRun, ended: &Ho
         HostOutcome::Problem(problem) if control.stop.is_cancelled() => {
             // The command ended before the signal was read, or a failure followed the stop.
             let was_asked = matches!(status.role(), Role::Stopping { why: WhyStopping::Asked, .. });
-            match problem {
-                Problem::Ended { .. } => Cause::Stopped(control.stop_signal()),
-                _ if was_asked => Cause::Stopped(control.stop_signal()),
-                problem => Cause::Problem(problem.clone()),
+            match was_asked || matches!(problem, Problem::Ended { .. }) {
+                true => Cause::Stopped(control.stop_signal()),
+                false => Cause::Problem(problem.clone()),
             }
         }
         HostOutcome::Problem(Problem::NotAcquired(refusal))
