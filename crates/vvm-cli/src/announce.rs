@@ -91,7 +91,6 @@ pub(crate) fn printable(text: &str) -> String {
     text.chars().map(escaped).collect()
 }
 
-/// Has the level of containment in the events about a campaign and its end.
 pub(crate) fn set_containment(level: Level) {
     let _ = CONTAINMENT.set(level);
 }
@@ -195,7 +194,6 @@ pub(crate) fn start_events() {
     let filter = EnvFilter::new(filter.as_deref().unwrap_or(DEFAULT_FILTER));
     // By the whole target: as a directive, `vvm` would also match `vvm_host`.
     let ours = || filter_fn(|event| event.target() == OWN_TARGET && *event.level() <= tracing::Level::INFO);
-    // Fails only if there is a subscriber already.
     let _is_first = if is_json() {
         tracing_subscriber::registry().with(JsonLayer.with_filter(filter.or(ours()))).try_init().is_ok()
     } else {

@@ -23,7 +23,6 @@ pub struct PseudoTerminal {
 }
 
 impl PseudoTerminal {
-    /// A new one, with no process at its other side.
     pub fn open() -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();

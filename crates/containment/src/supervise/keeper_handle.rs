@@ -101,7 +101,6 @@ impl KeeperHandle {
         self.in_force.subscribe()
     }
 
-    /// Whether the deadline that was sent last is in force, or the keeper is gone.
     pub(crate) fn is_confirmed(&self) -> bool {
         *self.in_force.borrow() == self.sent || !self.link_open || self.gone.is_some()
     }

@@ -6,7 +6,6 @@ use harness::{SHORT_TTL, eventually, has_ended};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use std::{fs, process::Stdio, thread, time::Duration};
 
-/// Raises the limit by one file at a time, until `vvm` and its command can run.
 #[test]
 fn too_low_open_file_limit_is_71_and_named() {
     let trial = VVM.trial();

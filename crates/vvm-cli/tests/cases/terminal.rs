@@ -187,7 +187,6 @@ const REPORTER: &str = "trap 'echo got HUP' HUP; trap 'echo got TERM' TERM; trap
 /// The number of counts within which the host checks the terminal twice.
 const SOME_TIME: u32 = 50;
 
-/// Starts it on the terminal, as the leader of its session, and waits until its command prints `up`.
 fn as_session_leader(run: Run, terminal: &PseudoTerminal) -> Running {
     run.through(["setsid", "--ctty"]).stdin(terminal.side()).up()
 }

@@ -66,12 +66,10 @@ fn reporter(trial: &Trial, options: &[&str]) -> Running {
     run.with(options.iter().copied()).up()
 }
 
-/// The file that a command makes once it works.
 fn works(trial: &Trial) -> String {
     trial.folder().join("works").display().to_string()
 }
 
-/// A check that fails once the command works.
 fn unhealthy(trial: &Trial) -> [String; 6] {
     let check = format!("! test -e {}", works(trial));
     ["--check", &check, "--check-interval", "20ms", "--check-failures", "1"].map(str::to_owned)
