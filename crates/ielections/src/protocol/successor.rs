@@ -14,8 +14,8 @@
 //!   acknowledged, or at the shares of the TTL, whichever is earlier. A loss makes both deadlines final.
 //! - **N2** Guardian and keeper confirm this deadline before the first ping that names S is sent; it counts from before
 //!   that. Until that send L may disarm it.
-//! - **N3** L names after three test pings, each answered within P/10, and a confirmation of the storage newer than P, for
-//!   which it renews once if it has to. An offer is named once. After a withdrawal the next naming waits, from P to a quarter of the TTL.
+//! - **N3** L names after three test pings, each answered within P/10, and if the storage's last confirmation is newer than P
+//!   and took at most P/10. For that it renews once if it has to. An offer is named once. After a withdrawal the next naming waits, from P to a quarter of the TTL.
 //! - **N4** Only a confirmation that *shows* a write number of at least W loosens, whichever attempt it confirms. L
 //!   withdraws when the newest acknowledged ping was sent P/4 ago, and before a planned stop.
 //! - **N5** S waits for P after its last acknowledgement of a naming ping. The wait is tested when the claim is sent. The

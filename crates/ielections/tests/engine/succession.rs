@@ -179,7 +179,6 @@ impl Candidate {
         Ok(acquired.await?.1)
     }
 
-    /// Every call of the storage fails, at once and without an effect.
     fn lose_storage(&self) {
         for verb in [Verb::Get, Verb::Scan, Verb::TakeOver, Verb::CompareAndSwap, Verb::CompareAndDelete] {
             self.storage.fail_always(verb, Fault::LostRequest);
@@ -509,6 +508,30 @@ fn naming_renews_the_record_and_does_not_wait_for_its_next_renewal() {
         }
         assert!(pair.clock.now().since(began) <= P, "{:?}", pair.clock.now().since(began));
         assert_eq!(renewals(), 1);
+        assert_eq!(leadership.release().await, ReleaseOutcome::Released);
+    });
+}
+
+#[test]
+fn standby_is_not_named_while_the_storage_takes_longer_than_calls_may_then() {
+    in_mock_time(async |pair| {
+        let storage = &pair.leader.storage;
+        for verb in [Verb::InsertIfNotExist, Verb::CompareAndSwap] {
+            storage.fail_always(verb, Fault::SlowAnswer(P / 10 + Duration::from_millis(1)));
+        }
+        let leadership = pair.leader.acquire().await;
+        let slow = async {
+            pair.pass(TTL * 2).await;
+            assert!(!pair.leader.link.has_named(), "calls would be cut off from then on");
+            assert!(storage.count(Verb::CompareAndSwap) < 20, "one more for each offer");
+            storage.fail_always(Verb::CompareAndSwap, Fault::SlowAnswer(P / 10));
+            pair.until_named().await;
+        };
+        tokio::select! {
+            biased;
+            _ = pair.standby.acquire() => panic!("two leaders"),
+            () = slow => {}
+        }
         assert_eq!(leadership.release().await, ReleaseOutcome::Released);
     });
 }

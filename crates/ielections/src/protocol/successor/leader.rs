@@ -238,7 +238,7 @@ impl Support {
 
     fn tightened(&mut self, now: Instant, in_force: Instant, lease: &Lease) {
         let Phase::Tightening { pairing, counts_from } = self.phase else { return };
-        let is_recent = now < self.timing().withdraw_at(counts_from) && self.is_storage_near(now);
+        let is_recent = now < self.timing().withdraw_at(counts_from) && self.is_storage_near(now, lease);
         if in_force != self.timing().kill_at(counts_from) || !is_recent || self.stop != Stop::None {
             return;
         }
@@ -254,8 +254,9 @@ impl Support {
         });
     }
 
-    fn is_storage_near(&self, now: Instant) -> bool {
-        now.since(self.confirmed_at) <= self.period.get()
+    fn is_storage_near(&self, now: Instant, lease: &Lease) -> bool {
+        let took = self.confirmed_at.since(lease.confirmed_sent_at());
+        now.since(self.confirmed_at) <= self.period.get() && took <= self.timing().attempt_timeout()
     }
 
     fn confirmed(&mut self, now: Instant, version: Version, lease: &mut Lease) -> Option<SupportStep> {
@@ -291,7 +292,7 @@ impl Support {
                 return SupportStep::MayStop;
             }
         }
-        let is_near = self.is_storage_near(now);
+        let is_near = self.is_storage_near(now, lease);
         match &mut self.phase {
             Phase::Alone | Phase::Over => SupportStep::Sleep(Instant::NEVER),
             Phase::Testing { ping: Some(ping), .. } => {
