@@ -350,7 +350,7 @@ impl Campaign {
                 self.refusals = 0;
                 self.hinted = false;
                 let poll = self.terms.poll;
-                self.next_scan = now.after(self.jitter().between(poll * 3 / 4, poll));
+                self.next_scan = now.after(self.jitter().between(poll - poll / 4, poll));
                 CampaignStep::Scan(timeout)
             }
             (Intent::Verify(slot), _) => CampaignStep::Read(slot, timeout),

@@ -108,6 +108,13 @@ fn next_after(campaign: &mut Campaign, now: Instant, shown: CampaignEvent) -> In
 }
 
 #[test]
+fn longest_poll_leaves_the_instant_at_which_the_record_expires() {
+    let mut campaign = campaign(AcquireTimeout::Forever, Duration::MAX);
+    let next = next_after(&mut campaign, BEGAN, scanned([held()]));
+    assert_eq!(next, BEGAN.after(Ttl::DEFAULT.get()));
+}
+
+#[test]
 fn held_slot_is_read_when_its_renewal_is_due_and_then_once_a_poll() {
     let soonest = Timing::new(Ttl::DEFAULT).soonest_renewal();
     let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
