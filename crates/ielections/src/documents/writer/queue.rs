@@ -102,7 +102,6 @@ impl WriteQueue {
         self.over.as_ref()
     }
 
-    /// Whether the count was read under this leadership.
     pub(super) fn knows_count(&self) -> bool {
         self.count.is_some()
     }
@@ -113,6 +112,10 @@ impl WriteQueue {
     ) -> Result<oneshot::Receiver<WriteResult>, Over> {
         if let Some(over) = &self.over {
             return Err(over.clone());
+        }
+        // Before it grows: one caller after another may be dropped while it drives (I11).
+        if self.waiting.len() == self.waiting.capacity() {
+            self.waiting.retain(|job| !job.caller.is_closed());
         }
         let (caller, answer) = oneshot::channel();
         self.waiting.push_back(QueuedWrites { writes, caller });
@@ -344,4 +347,27 @@ impl WriteQueue {
 fn answer(caller: oneshot::Sender<WriteResult>, answer: WriteResult) {
     // A dropped caller needs no answer.
     drop(caller.send(answer));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Shows I11.
+    #[test]
+    fn writes_whose_callers_were_dropped_do_not_pile_up() {
+        let limits = DocumentLimits {
+            max_id_bytes: 1,
+            max_body_bytes: 1,
+            max_batch: 1,
+            max_batch_bytes: 2,
+            max_page: 1,
+        };
+        let (epoch, incarnation) = (Epoch::new(1).unwrap(), Incarnation::from_bytes([1; 16]));
+        let mut queue = WriteQueue::new(epoch, incarnation, limits, Duration::from_secs(1));
+        let waits = queue.push(Vec::new()).ok();
+        (0..1000).for_each(|_| drop(queue.push(Vec::new()).ok()));
+        assert!(waits.is_some() && !queue.waiting[0].caller.is_closed());
+        assert!(queue.waiting.len() < 10, "{} writes wait", queue.waiting.len());
+    }
 }
