@@ -173,7 +173,7 @@ impl Standing {
         self.state().incarnation
     }
 
-    /// When the process is killed unless a renewal (I3) or, with a successor named, its acknowledgement comes before.
+    /// When the process is killed unless a renewal (I3) or an answer of its successor comes before. A loss may bring it forward.
     pub fn kill_at(&self) -> Instant {
         self.state().kill_at()
     }

@@ -22,6 +22,8 @@ pub(crate) struct LeadershipState {
     confirmed_sent_at: AtomicU64,
     /// The kill deadline of the support period, in the clock's nanoseconds, while a successor is named.
     support_kill_at: AtomicU64,
+    /// The kill deadline that a loss brought forward (I4). Set before the loss: who sees the loss sees this.
+    tightened_to: AtomicU64,
     /// Of a leader that may have a successor.
     support_timing: OnceLock<Timing>,
     loss: OnceLock<Loss>,
@@ -38,18 +40,20 @@ impl LeadershipState {
             clock,
             confirmed_sent_at: AtomicU64::new(sent_at.as_nanos()),
             support_kill_at: AtomicU64::new(Instant::NEVER.as_nanos()),
+            tightened_to: AtomicU64::new(Instant::NEVER.as_nanos()),
             support_timing: OnceLock::new(),
             loss: OnceLock::new(),
             changed: Notify::new(),
         }
     }
 
-    /// The earlier deadline: of the TTL (I3), or of the support period while a successor is named.
+    /// The earliest deadline: of the TTL (I3), of the support period while a successor is named, or of a loss.
     pub(crate) fn kill_at(&self) -> Instant {
-        self.lease_kill_at().min(Instant::from_nanos(self.support_kill_at.load(Ordering::Acquire)))
+        let others = [&self.support_kill_at, &self.tightened_to];
+        let others = others.map(|at| Instant::from_nanos(at.load(Ordering::Acquire)));
+        others.into_iter().fold(self.lease_kill_at(), Instant::min)
     }
 
-    /// The deadline of the TTL alone.
     pub(crate) fn lease_kill_at(&self) -> Instant {
         self.timing.kill_at(self.confirmed_sent_at())
     }
@@ -128,6 +132,11 @@ impl LeadershipState {
     pub(crate) fn set_support_kill_at(&self, kill_at: Instant) {
         self.support_kill_at.store(kill_at.as_nanos(), Ordering::Release);
         // One that waits for the later deadline of the TTL must not go on waiting for it.
+        self.changed.notify_waiters();
+    }
+
+    pub(crate) fn tighten(&self, kill_at: Instant) {
+        self.tightened_to.fetch_min(kill_at.as_nanos(), Ordering::AcqRel);
         self.changed.notify_waiters();
     }
 

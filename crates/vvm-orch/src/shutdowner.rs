@@ -7,7 +7,7 @@ use crate::{
     state::VvmState,
 };
 use futures_util::{FutureExt, future::Shared};
-use ielections::{Elections, Key, Leadership, Loss, ReleaseOutcome, Standing, Timing, env};
+use ielections::{Elections, Key, Leadership, Loss, ReleaseOutcome, Standing, env};
 use std::{convert::Infallible, future::pending, sync::Arc, time::Duration};
 use vvm_clock::Clock;
 
@@ -16,7 +16,6 @@ pub(crate) struct Shutdowner<K: Key> {
     pub(crate) elections: Arc<Elections<K>>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) stop_timeout: Duration,
-    pub(crate) timing: Timing,
 }
 
 impl<K: Key> Shutdowner<K> {
@@ -96,25 +95,17 @@ impl<K: Key> Shutdowner<K> {
     /// Waits until the kill deadline. It resolves only in tests, where the deadman does not kill.
     fn deadline(&self, standing: Standing) -> impl Future<Output = ()> + Send + 'static {
         let clock = Arc::clone(&self.clock);
-        let stopping = self.timing.stopping();
         async move {
-            let tightened = async {
-                if standing.lost().await.tightens_deadline() {
-                    clock.sleep(stopping).await;
-                } else {
-                    pending().await
-                }
-            };
-            let due = async {
-                // A renewal may have moved it.
+            // A renewal may have moved it, and a loss may bring it forward.
+            let due = async || {
                 while clock.now() < standing.kill_at() {
                     clock.sleep_until(standing.kill_at()).await;
                 }
             };
             tokio::select! {
                 biased;
-                () = tightened => {}
-                () = due => {}
+                _ = standing.lost() => due().await,
+                () = due() => {}
             }
         }
     }

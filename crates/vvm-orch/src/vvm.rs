@@ -5,7 +5,7 @@ use crate::{
     state::VvmState,
 };
 use ielections::{
-    AcquireTimeout, Candidacy, Elections, Env, Epoch, Holder, Incarnation, Key, Spawn, Terms, Timing, Ttl,
+    AcquireTimeout, Candidacy, Elections, Env, Epoch, Holder, Incarnation, Key, Spawn, Terms, Ttl,
     successor::SuccessorTerms,
 };
 use std::{
@@ -82,13 +82,8 @@ impl<K: Key> Vvm<K> {
             services,
             spawn: Arc::clone(&config.spawn),
         };
-        let shutdowner = Shutdowner {
-            state,
-            elections,
-            clock: config.clock,
-            stop_timeout: config.stop_timeout,
-            timing: Timing::new(ttl),
-        };
+        let shutdowner =
+            Shutdowner { state, elections, clock: config.clock, stop_timeout: config.stop_timeout };
         config.spawn.spawn("vvm", Box::pin(shutdowner.run(launcher)));
         running
     }

@@ -92,7 +92,9 @@ impl<K: Key> Engine<K> {
         if loss.tightens_deadline() {
             // Another process may lead already: the work gets just the time to stop (I4: only ever earlier).
             let timing = Timing::new(leading.lease.held().ttl);
-            self.env.deadman.tighten(&leading.armed, now.after(timing.stopping()));
+            let kill_at = now.after(timing.stopping());
+            self.env.deadman.tighten(&leading.armed, kill_at);
+            leading.standing.state().tighten(kill_at);
         }
         leading.standing.state().lose(loss);
         self.wake_lease(id, Instant::NEVER);

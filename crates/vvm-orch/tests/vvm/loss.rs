@@ -45,17 +45,29 @@ fn loss_stops_the_services_at_once() {
 
 #[test]
 fn vanished_record_limits_stop_timeout_to_the_tightened_deadline() {
-    run(async |cluster| {
-        let mut process = deposed(&cluster);
-        process.stop_timeout = TTL.get() * 10;
-        let running = process.launch(vec![process.probe("a").work(Act::Refuse).boxed()]);
-        running.leading().await.unwrap();
-        let Some(Problem::Lost(Loss::Vanished)) = running.problem().await else { panic!() };
-        let lost_at = cluster.clock.now();
-        let Err(Problem::Lost(_)) = running.shutdown().await else { panic!() };
-        assert_eq!(cluster.clock.now(), lost_at.after(Timing::new(TTL).stopping()));
-        assert_eq!(process.fired().len(), 1);
-    });
+    for stops_before in [false, true] {
+        run(async |cluster| {
+            let mut process = deposed(&cluster);
+            process.stop_timeout = TTL.get() * 10;
+            let running = process.launch(vec![process.probe("a").work(Act::Refuse).boxed()]);
+            let standing = running.leading().await.unwrap().standing;
+            let stopped_at = async {
+                if !stops_before {
+                    let Some(Problem::Lost(Loss::Vanished)) = running.problem().await else { panic!() };
+                }
+                let Err(Problem::Lost(Loss::Vanished)) = running.shutdown().await else { panic!() };
+                cluster.clock.now()
+            };
+            let lost_at = async {
+                assert_eq!(standing.lost().await, Loss::Vanished);
+                cluster.clock.now()
+            };
+            let (stopped_at, lost_at) = tokio::join!(stopped_at, lost_at);
+            assert_eq!(stopped_at, lost_at.after(Timing::new(TTL).stopping()), "{stops_before}");
+            assert_eq!(stopped_at, standing.kill_at());
+            assert_eq!(process.fired().len(), 1);
+        });
+    }
 }
 
 #[test]

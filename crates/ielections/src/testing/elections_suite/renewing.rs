@@ -179,6 +179,7 @@ pub async fn a_stolen_record_is_a_loss_at_once(scene: &Scene<impl ElectionsTestS
     assert!(noticed <= tampered.after(scene.percent(26) + scene.slack));
     let tightened = process.trigger.earliest().unwrap().0;
     assert!(tightened <= kill_at && tightened <= noticed.after(scene.timing.stopping()));
+    assert_eq!(leadership.standing().kill_at(), tightened);
     assert_eq!(leadership.release().await, ReleaseOutcome::AlreadyGone);
     assert_eq!(process.deadman.armed(), 0);
     assert_eq!(scene.slot().await.entry(), Some(&thief), "the record of another leader was released");
