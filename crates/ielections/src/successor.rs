@@ -75,8 +75,8 @@ pub enum PeerMessage {
     Received(Datagram),
     /// This deadline is in force everywhere.
     InForce(Instant),
-    /// The process is to stop, or to stop leading. [`PeerLink::may_stop`] answers once no right depends on it, at the
-    /// latest after P. Until then it goes on.
+    /// The process is to stop, or to stop leading, and goes on until [`PeerLink::may_stop`] answers: for a standby once it
+    /// has no right, so limit the wait; for a leader once it has withdrawn, lost its lease, or P has passed.
     Stop,
 }
 

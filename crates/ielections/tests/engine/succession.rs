@@ -331,6 +331,10 @@ fn leader_without_successor_and_storage_is_lost_and_dead_within_the_support_peri
             assert!(pair.clock.now() <= cut_at.after(P * 65 / 100));
             let kill_at = pair.leader.kill_at();
             assert!(kill_at <= cut_at.after(P * 80 / 100), "{:?}", kill_at.since(cut_at));
+            assert_eq!(leadership.standing().kill_at(), kill_at);
+            pair.leader.link.deliver(PeerMessage::Stop);
+            pair.pass(Duration::from_millis(1)).await;
+            assert_eq!(pair.leader.link.may_stop(), 1, "nothing is left to wait for");
             kill_at
         };
         let (next, kill_at) = tokio::join!(pair.standby.acquire(), cut_off);

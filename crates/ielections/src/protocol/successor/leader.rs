@@ -287,7 +287,7 @@ impl Support {
             if let Phase::Testing { .. } = self.phase {
                 self.phase = Phase::Alone;
             }
-            if matches!(self.phase, Phase::Alone) || now >= until {
+            if matches!(self.phase, Phase::Alone | Phase::Over) || now >= until {
                 self.stop = Stop::Allowed;
                 return SupportStep::MayStop;
             }
