@@ -105,10 +105,12 @@ impl<K: Key> Engine<K> {
                 }
                 SupportStep::Renew => self.step_lease(id, LeaseEvent::Due),
                 SupportStep::MayStop => support.link.may_stop(),
-                // It has ended the lease.
                 SupportStep::Lost => {
                     let period = support.period.get();
-                    return self.lost(id, now, Loss::SupportEnded { period });
+                    // A ping has been due for long: this process did not run.
+                    let is_late = now >= support.wakes_at.after(period / 4);
+                    let loss = if is_late { Loss::Suspended } else { Loss::SupportEnded { period } };
+                    return self.lost(id, now, loss);
                 }
             }
             event = SupportEvent::Woken;

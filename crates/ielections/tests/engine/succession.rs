@@ -346,6 +346,23 @@ fn leader_without_successor_and_storage_is_lost_and_dead_within_the_support_peri
 }
 
 #[test]
+fn leader_that_stood_still_beside_a_successor_was_suspended() {
+    in_mock_time(async |pair| {
+        let leadership = pair.leader.acquire().await;
+        let standing_still = async {
+            pair.until_named().await;
+            pair.pass(P).await;
+            pair.clock.advance(P * 7 / 10);
+            assert_eq!(leadership.lost().await, Loss::Suspended);
+            assert!(pair.leader.kill_at() > pair.clock.now());
+            assert_eq!(leadership.release().await, ReleaseOutcome::Released);
+        };
+        let (next, ()) = tokio::join!(pair.standby.acquire(), standing_still);
+        next.release().await;
+    });
+}
+
+#[test]
 fn leader_whose_successor_is_gone_withdraws_it_and_stays() {
     in_mock_time(async |pair| {
         let leadership = pair.leader.acquire().await;
