@@ -363,6 +363,30 @@ fn leader_that_stood_still_beside_a_successor_was_suspended() {
 }
 
 #[test]
+fn record_that_vanished_while_its_leader_stood_still_is_lost_once() {
+    in_mock_time(async |pair| {
+        let leadership = pair.leader.acquire().await;
+        let vanishing = async {
+            pair.until_named().await;
+            pair.leader.storage.wipe(&0).await.unwrap();
+            let clock = pair.clock.clone();
+            let stands_still = move |verb| {
+                if verb == Verb::CompareAndSwap {
+                    clock.advance(P * 7 / 10);
+                }
+            };
+            pair.leader.storage.watch(stands_still);
+            pair.leader.link.deliver(PeerMessage::Stop);
+            assert_eq!(leadership.lost().await, Loss::Vanished);
+            assert_eq!(leadership.release().await, ReleaseOutcome::AlreadyGone);
+            assert_eq!(pair.leader.storage.count(Verb::CompareAndDelete), 0, "a loss of support came second");
+        };
+        let (next, ()) = tokio::join!(pair.standby.acquire(), vanishing);
+        next.release().await;
+    });
+}
+
+#[test]
 fn leader_whose_successor_is_gone_withdraws_it_and_stays() {
     in_mock_time(async |pair| {
         let leadership = pair.leader.acquire().await;

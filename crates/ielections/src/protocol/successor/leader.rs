@@ -162,6 +162,9 @@ impl Support {
     /// Returns the next step. Limits the calls of `lease` by P while a successor is or is being named, and numbers its
     /// writes (N4).
     pub fn on(&mut self, now: Instant, event: SupportEvent, lease: &mut Lease) -> SupportStep {
+        if matches!(event, SupportEvent::LeaseLost) {
+            self.phase = Phase::Over;
+        }
         if let Phase::Named(named) = &self.phase
             && now >= self.timing().loss_at(named.counts_from)
         {
@@ -170,7 +173,7 @@ impl Support {
             return SupportStep::Lost;
         }
         let step = match event {
-            SupportEvent::Woken => None,
+            SupportEvent::Woken | SupportEvent::LeaseLost => None,
             SupportEvent::Received(message) => self.received(now, message),
             SupportEvent::Tightened(kill_at) => {
                 self.tightened(now, kill_at, lease);
@@ -181,10 +184,6 @@ impl Support {
                 if self.stop == Stop::None {
                     self.stop = Stop::By(now.after(self.period.get()));
                 }
-                None
-            }
-            SupportEvent::LeaseLost => {
-                self.phase = Phase::Over;
                 None
             }
         };
