@@ -287,13 +287,10 @@ async fn standby_that_wins_after_it_was_stopped_starts_no_work() {
     let (link, status, other) = (link(&scene), Arc::clone(&scene.status), scene.other.clone());
     let asked = CancellationToken::new();
     let leader = record(7);
-    let stopping = tokio::spawn({
-        let (asked, other, leader) = (asked.clone(), other.clone(), leader.clone());
-        async move {
-            asked.cancelled().await;
-            other.compare_and_delete(&key(), leader.incarnation(), leader.epoch).await.unwrap();
-        }
-    });
+    let releasing = async {
+        asked.cancelled().await;
+        other.compare_and_delete(&key(), leader.incarnation(), leader.epoch).await.unwrap();
+    };
     let test = async |scene: &Scene| {
         other.insert_if_not_exist(&key(), Vacant::default(), &leader).await.unwrap();
         scene.clock.sleep(ONE_LOOK).await;
@@ -304,8 +301,7 @@ async fn standby_that_wins_after_it_was_stopped_starts_no_work() {
             }
         }));
     };
-    scene.run_host(None, Some(Arc::clone(&link)), test).await;
-    stopping.await.unwrap();
+    tokio::join!(scene.run_host(None, Some(Arc::clone(&link)), test), releasing);
     let vacant = other.get(&key()).await.unwrap();
     assert!(matches!(vacant, Slot::Vacant(_)) && vacant.last_epoch() > Some(leader.epoch), "{vacant:?}");
     assert_eq!(status.telemetry.leaderships.get(), 0);
