@@ -90,7 +90,7 @@ impl DynamoDbStorage {
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let address = Address::parse(url)?;
         let configuration = configuration(&address).await?;
-        Self::on(client(&configuration, address.request_timeout), &address).await
+        Self::on(client(&configuration, &address), &address).await
     }
 
     /// Opens `table` with a copy of the caller's own client, and checks it as [`open`](Self::open) does.

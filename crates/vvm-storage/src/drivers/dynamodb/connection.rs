@@ -40,9 +40,6 @@ pub(super) async fn configuration(address: &Address) -> Result<SdkConfig, OpenEr
     let mut loader = aws_config::defaults(BehaviorVersion::v2026_01_12())
         .region(Region::new(address.region.clone()))
         .http_client(http_client());
-    if let Some(endpoint) = &address.endpoint {
-        loader = loader.endpoint_url(endpoint);
-    }
     if let Some(profile) = &address.profile {
         loader = loader.profile_name(profile);
     }
@@ -54,8 +51,15 @@ pub(super) async fn configuration(address: &Address) -> Result<SdkConfig, OpenEr
     Ok(configuration.into_builder().credentials_provider(provider).build())
 }
 
-pub(super) fn client(configuration: &SdkConfig, request_timeout: Duration) -> Client {
-    sent_once(Builder::from(configuration).http_client(http_client()), request_timeout)
+pub(super) fn client(configuration: &SdkConfig, address: &Address) -> Client {
+    sent_once(at(configuration, address).http_client(http_client()), address.request_timeout)
+}
+
+/// (I1) The endpoint is that of the address, or AWS itself, and never that of the environment or the profile.
+pub(super) fn at(configuration: &SdkConfig, address: &Address) -> Builder {
+    let mut builder = Builder::from(configuration);
+    builder.set_endpoint_url(address.endpoint.clone());
+    builder
 }
 
 /// Overrides what a configuration says of retries and time limits.

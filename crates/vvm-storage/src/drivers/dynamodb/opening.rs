@@ -35,7 +35,7 @@ pub(crate) async fn init(url: &str) -> Result<(), OpenError> {
 }
 
 pub(super) async fn init_with(configuration: &SdkConfig, address: &Address) -> Result<(), OpenError> {
-    let client = client(configuration, address.request_timeout);
+    let client = client(configuration, address);
     let clock = SystemClock::start().map_err(|cause| {
         OpenError::refused(format!("the system refuses the thread that waits for a new table: {cause}"))
     })?;

@@ -23,6 +23,10 @@ use aws_sdk_dynamodb::{
     error::ErrorMetadata,
     operation::update_item::UpdateItemError,
 };
+use aws_smithy_runtime_api::client::{
+    http::{HttpConnector, HttpConnectorFuture, SharedHttpConnector, http_client_fn},
+    orchestrator::HttpRequest,
+};
 use bytes::Bytes;
 use ielections::{
     DocumentId, DocumentVersion, DocumentWrite, Entry, Epoch, Fence, OnlyIf, ReadError, Scan, Slot, Vacant,
@@ -35,7 +39,10 @@ use std::{
 };
 use vvm_clock::SystemClock;
 
-use super::{connection::of_credentials, opening::init_with};
+use super::{
+    connection::{at as at_address, of_credentials},
+    opening::init_with,
+};
 
 /// Status and body. With `None` the connection is closed without an answer.
 type Answer = Option<(u16, String)>;
@@ -130,8 +137,7 @@ fn place(server: &Server) -> (SdkConfig, Address) {
 async fn opened(script: impl Fn(&str, usize) -> Answer + Send + Sync + 'static) -> (Server, DynamoDbStorage) {
     let server = Server::start(script).await;
     let (configuration, address) = place(&server);
-    let storage =
-        DynamoDbStorage::on(client(&configuration, address.request_timeout), &address).await.unwrap();
+    let storage = DynamoDbStorage::on(client(&configuration, &address), &address).await.unwrap();
     server.take_counts();
     (server, storage)
 }
@@ -147,7 +153,7 @@ async fn refused(of: &'static str, answer: impl Fn() -> Answer + Send + Sync + '
     let script = move |operation: &str, _| if operation == of { answer() } else { active(operation) };
     let server = Server::start(script).await;
     let (configuration, address) = place(&server);
-    let client = client(&configuration, address.request_timeout);
+    let client = client(&configuration, &address);
     DynamoDbStorage::on(client, &address).await.expect_err("opened")
 }
 
@@ -425,10 +431,36 @@ async fn client_of_the_caller_sends_once_too_and_keeps_its_endpoint_and_credenti
     }
 }
 
+/// Fails each request with the place that it was for.
+#[derive(Debug)]
+struct Nowhere;
+
+impl HttpConnector for Nowhere {
+    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
+        HttpConnectorFuture::ready(Err(ConnectorError::other(request.uri().into(), None)))
+    }
+}
+
+/// Shows I1: candidates with different environments would use two tables. An SDK configuration has the endpoint of
+/// `AWS_ENDPOINT_URL` where it has one that the program names.
+#[tokio::test]
+async fn table_is_where_its_address_says_whatever_the_environment_names() {
+    let of_environment = configured("http://environment:1");
+    for (options, place) in
+        [("", "https://dynamodb.eu-west-1.amazonaws.com/"), ("?endpoint=http://here:2", "http://here:2/")]
+    {
+        let address = Address::parse(&format!("dynamodb://eu-west-1/elections{options}")).unwrap();
+        let nowhere = http_client_fn(|_, _| SharedHttpConnector::new(Nowhere));
+        let client = sent_once(at_address(&of_environment, &address).http_client(nowhere), REQUEST_TIMEOUT);
+        let asked = super::described(&client.list_tables().send().await.unwrap_err());
+        assert!(asked.contains(place) && !asked.contains("environment"), "{asked}");
+    }
+}
+
 fn at(listener: &std::net::TcpListener) -> DynamoDbStorage {
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
     let address = Address::parse(&format!("dynamodb://eu-west-1/elections?endpoint={endpoint}")).unwrap();
-    DynamoDbStorage::new(client(&configured(&endpoint), REQUEST_TIMEOUT), &address)
+    DynamoDbStorage::new(client(&configured(&endpoint), &address), &address)
 }
 
 #[tokio::test]
