@@ -215,10 +215,7 @@ pub async fn init_storage(url: &str) -> Result<(), OpenError> {
         #[cfg(feature = "mysql")]
         "mysql" => crate::mysql::MySqlStorage::init(url).await,
         #[cfg(feature = "etcd")]
-        "etcd" => {
-            crate::etcd::init(url).await?;
-            try_to_write(url).await
-        }
+        "etcd" => crate::etcd::init(url).await,
         #[cfg(feature = "kubernetes")]
         "kubernetes" => crate::kubernetes::init(url).await,
         #[cfg(feature = "dynamodb")]
@@ -226,32 +223,6 @@ pub async fn init_storage(url: &str) -> Result<(), OpenError> {
         #[cfg(feature = "object-store")]
         "object-store" => Ok(crate::objects::init(url).await?),
         _ => Err(place.not_in_this_build()),
-    }
-}
-
-/// Tries a write that is refused, since no record has this key: a login without the right to write is told so here.
-#[cfg(feature = "etcd")]
-async fn try_to_write(url: &str) -> Result<(), OpenError> {
-    use crate::{
-        key::{ElectionKey, SlotNumber},
-        step::Step,
-    };
-    use ielections::{Epoch, Incarnation, WriteError};
-    use std::time::Duration;
-    let clock = vvm_clock::SystemClock::start()
-        .map_err(|cause| OpenError::refused(format!("the system refuses a thread: {cause}")))?;
-    let storage = open(url, Arc::new(clock)).await?;
-    let key = ElectionKey { cluster: "vvm init-storage".into(), slot: SlotNumber::FIRST };
-    let epoch =
-        Epoch::following(None, Duration::ZERO).map_err(|cause| OpenError::refused(cause.to_string()))?;
-    let release = Step::release(Incarnation::from_bytes([0; 16]), epoch);
-    let tried = storage.commit(key.partition(), release).await;
-    storage.close().await;
-    match tried {
-        Err(WriteError::Fatal(cause)) => Err(OpenError::refused(cause.to_string())),
-        Err(WriteError::NotApplied(cause)) => Err(OpenError::passing(cause.to_string())),
-        // Without an answer nothing is known of rights.
-        Ok(_) | Err(WriteError::Unknown(_) | WriteError::Replaced(_)) => Ok(()),
     }
 }
 

@@ -22,7 +22,8 @@
 //! | what went wrong | to a write | to a read | because |
 //! |---|---|---|---|
 //! | no connection: network; the login was not answered; certificate, user or password refused, no etcd | `NotApplied` | `Unavailable` | nothing was sent. Opening fails for good at what is refused |
-//! | 3 invalid argument, 7 permission denied, 12 unimplemented | `Fatal` | `Fatal` | refused before it is proposed or instead of being applied, and will be again |
+//! | 3 invalid argument, 12 unimplemented | `Fatal` | `Fatal` | refused before it is proposed or instead of being applied, and will be again |
+//! | 7 permission denied. Opening fails for good | `NotApplied` | `Unavailable` | the same; a role may be granted again |
 //! | 3 revision of auth store is old, 16 unauthenticated | `NotApplied` | `Unavailable` | the same; the next request logs in again |
 //! | 8 too many requests, 9 not supported for learner | `NotApplied` | `Unavailable` | refused before it is proposed |
 //! | 8 database space exceeded | `Unknown` | `Unavailable` | a member may have applied the write that exceeds it |
@@ -299,6 +300,11 @@ enum DriverError {
     NotBegun(String),
     #[error("etcd did not begin: {0}; the next request logs in again")]
     LoginExpired(String),
+    #[error(
+        "etcd denies it: {0}; the user needs a role that reads and writes the prefix: etcdctl role grant-permission ROLE \
+         --prefix=true readwrite PREFIX/"
+    )]
+    Denied(String),
     /// The member refused the request, and so it will until an operator acts.
     #[error("etcd refuses it: {0}")]
     Refused(String),
@@ -360,10 +366,7 @@ impl From<CallError> for DriverError {
                 Self::Refused(format!("{message}; it requires a login: add user=NAME"))
             }
             3 | 12 => Self::Refused(message),
-            7 => Self::Refused(format!(
-                "{message}; the user needs a role that reads and writes the prefix: etcdctl role grant-permission ROLE \
-                 --prefix=true readwrite PREFIX/"
-            )),
+            7 => Self::Denied(message),
             // "database space exceeded" may come with a write that was applied, "too many requests" not.
             8 if says("too many requests") => Self::NotBegun(message),
             9 if says("not supported for learner") => Self::NotBegun(message),
@@ -376,13 +379,13 @@ impl From<CallError> for DriverError {
 impl DriverError {
     /// Whether the member is as good as any other for the next request.
     fn leaves_connection_usable(&self) -> bool {
-        matches!(self, Self::Refused(_) | Self::LoginExpired(_))
+        matches!(self, Self::Denied(_) | Self::Refused(_) | Self::LoginExpired(_))
     }
 
     fn into_open_error(self) -> OpenError {
         match self {
             Self::NotConnected(error) => error,
-            Self::Refused(_) | Self::Damaged(_) => OpenError::refused(self.to_string()),
+            Self::Denied(_) | Self::Refused(_) | Self::Damaged(_) => OpenError::refused(self.to_string()),
             other => OpenError::passing(other.to_string()),
         }
     }
@@ -390,7 +393,7 @@ impl DriverError {
     fn into_write_error(self) -> WriteError {
         match self {
             // The members were accepted at opening. A password or certificate is replaced on both sides in turn.
-            Self::NotConnected(_) | Self::NotBegun(_) | Self::LoginExpired(_) => {
+            Self::NotConnected(_) | Self::NotBegun(_) | Self::LoginExpired(_) | Self::Denied(_) => {
                 WriteError::NotApplied(self.into())
             }
             Self::Unanswered(_) => WriteError::Unknown(self.into()),
@@ -421,7 +424,7 @@ mod tests {
             (3, "etcdserver: revision of auth store is old", "NotApplied"),
             (3, "etcdserver: user name is empty", "Fatal"),
             (4, "context deadline exceeded", "Unknown"),
-            (7, "etcdserver: permission denied", "Fatal"),
+            (7, "etcdserver: permission denied", "NotApplied"),
             (8, "etcdserver: mvcc: database space exceeded", "Unknown"),
             (8, "etcdserver: too many requests", "NotApplied"),
             (9, "etcdserver: rpc not supported for learner", "NotApplied"),
@@ -439,5 +442,15 @@ mod tests {
         assert!(matches!(DriverError::from(broken).into_write_error(), WriteError::Unknown(_)));
         let unsent = CallError::NotSent(String::new());
         assert!(matches!(DriverError::from(unsent).into_write_error(), WriteError::NotApplied(_)));
+    }
+
+    #[test]
+    fn denial_ends_an_opening_and_is_tried_again_later_on_the_same_connection() {
+        let message = "etcdserver: permission denied".to_owned();
+        let denied = || DriverError::from(CallError::Status { code: 7, message: message.clone() });
+        let error = denied().into_open_error();
+        assert!(!error.is_passing() && error.to_string().contains("grant-permission"), "{error}");
+        assert!(matches!(denied().into_read_error(), ReadError::Unavailable(_)));
+        assert!(denied().leaves_connection_usable());
     }
 }

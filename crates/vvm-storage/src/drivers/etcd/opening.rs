@@ -7,8 +7,15 @@ use super::{
     messages::{StatusRequest, StatusResponse, TxnRequest},
     rows::{FORMAT, Keyspace, PROGRAM},
 };
-use crate::{opening::OpenError, sysvvm::Description};
+use crate::{
+    key::{ElectionKey, SlotNumber},
+    opening::OpenError,
+    step::Step,
+    sysvvm::Description,
+};
 use bytes::Bytes;
+use ielections::{Epoch, Incarnation};
+use std::time::Duration;
 
 pub(super) async fn open(address: Address) -> Result<(Connections, Keyspace), OpenError> {
     if let Some(warning) = address.unencrypted() {
@@ -51,10 +58,22 @@ pub(super) async fn create(connections: &Connections) -> Result<(), OpenError> {
     let created = look(connections, Keyspace::new(&prefix).creation(identity.into())).await;
     let stands = look(connections, Keyspace::new(&prefix).look()).await;
     match (created, stands) {
-        (_, Ok(Some(value))) => accept(&prefix, value).map(drop),
+        (_, Ok(Some(value))) => {
+            let keyspace = Keyspace::new(&prefix).known_by(accept(&prefix, value)?);
+            try_to_write(connections, &keyspace).await
+        }
         (Ok(_), Ok(None)) => Err(other_program(&prefix)),
         (Err(error), _) | (_, Err(error)) => Err(error),
     }
+}
+
+/// Tries a write that is refused, since no record has this key: a login without the right to write is told so here.
+async fn try_to_write(connections: &Connections, keyspace: &Keyspace) -> Result<(), OpenError> {
+    let key = ElectionKey { cluster: "vvm init-storage".into(), slot: SlotNumber::FIRST };
+    let epoch =
+        Epoch::following(None, Duration::ZERO).map_err(|cause| OpenError::refused(cause.to_string()))?;
+    let release = Step::release(Incarnation::from_bytes([0; 16]), epoch);
+    look(connections, keyspace.step(&key.partition(), &release)).await.map(drop)
 }
 
 fn accept(prefix: &str, value: Bytes) -> Result<Bytes, OpenError> {

@@ -111,6 +111,7 @@ async fn user_needs_a_password_and_a_role_and_logs_in_again_without_repeating_a_
     // It may look, and is told before it is to lead that it can't.
     drop(EtcdStorage::open(&url("reader")).await.unwrap());
     let read_only = init_storage(&url("reader")).await.unwrap_err();
+    assert!(!read_only.is_passing(), "{read_only}");
     says(&read_only, &["permission denied", "etcdctl role grant-permission ROLE --prefix=true readwrite"]);
     is_refused(&url("nobody"), Refused, &["refuses the login of `nobody`"]).await;
     assert!(!refused(&url("nobody")).await.to_string().contains("secret"));
