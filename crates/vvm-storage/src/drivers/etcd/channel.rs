@@ -93,7 +93,7 @@ impl Channel {
         Ok(answer?.into_inner())
     }
 
-    /// Begins a call that sends these messages and does not end. Returns with the head of the answer.
+    /// Begins a call that sends these messages, and ends if the member has no leader. Returns with the head of the answer.
     /// Dropped, the call is cancelled, and so it is with its answers.
     pub(super) async fn stream<A: Message + 'static, B: Message + Default + 'static>(
         &self,
@@ -101,7 +101,8 @@ impl Channel {
         token: Option<&LoginToken>,
         messages: Vec<A>,
     ) -> Result<Answers<B>, CallError> {
-        let request = with_token(iter(messages).chain(pending()), token);
+        let mut request = with_token(iter(messages).chain(pending()), token);
+        request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
         let mut grpc = self.ready().await?;
         let answers =
             grpc.streaming(request, PathAndQuery::from_static(path), ProstCodec::<A, B>::default()).await;
@@ -233,7 +234,10 @@ impl CallError {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::messages::{StatusRequest, StatusResponse},
+        *,
+    };
     use tokio::io::{AsyncReadExt as _, duplex};
 
     /// What a client says first in HTTP/2, before its first frame.
@@ -257,6 +261,21 @@ mod tests {
             // Only now does the peer read on.
             theirs.read_to_end(&mut Vec::new()).await.unwrap();
         }
+    }
+
+    /// A member that is cut off from the others tells a watch nothing, and does not end it unasked.
+    #[tokio::test]
+    async fn stream_asks_the_member_to_end_it_without_a_leader() {
+        let (ours, theirs) = duplex(1 << 16);
+        let origin = http::Uri::from_static("http://member");
+        let channel = Channel::start(Box::new(ours), 0, origin).await.unwrap();
+        let accepting = async {
+            let mut connection = h2::server::handshake(theirs).await.unwrap();
+            connection.accept().await.unwrap().unwrap().0
+        };
+        let stream = channel.stream::<StatusRequest, StatusResponse>("/a", None, Vec::new());
+        let asked = tokio::select! { asked = accepting => asked, ended = stream => panic!("{ended:?}") };
+        assert_eq!(asked.headers()["hasleader"], "true");
     }
 
     #[test]

@@ -78,9 +78,7 @@ impl Connections {
         let answer = self.limiter.in_time(session.ask(request)).await;
         let answer = answer.unwrap_or_else(|silence| Err(DriverError::Unanswered(silence)))?;
         if answer.status == 401 {
-            // The certificate of a connection is as old as the connection.
-            self.cluster.token.was_refused(&credential);
-            self.idle().clear();
+            self.was_refused(&credential);
         } else if !self.limiter.is_closed() {
             self.idle().push(session);
         }
@@ -93,6 +91,12 @@ impl Connections {
         let silent = |why| OpenError::passing(format!("{token:?} has given no credential yet: {why}"));
         let credential = self.limiter.within(self.connecting, token.get(self.clock())).await;
         Ok(credential.map_err(silent)??)
+    }
+
+    /// The certificate of a connection is as old as the connection.
+    pub(super) fn was_refused(&self, credential: &Credential) {
+        self.cluster.token.was_refused(credential);
+        self.idle().clear();
     }
 
     pub(super) fn request(

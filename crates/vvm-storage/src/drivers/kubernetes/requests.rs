@@ -106,17 +106,22 @@ impl Connections {
         let path = format!("{}?watch=1&labelSelector={}%3D{label}", self.leases(), rows::NAME);
         let credential = self.credential().await?;
         let request = self.request(JSON, Method::GET, &path, None, &credential)?;
-        let mut session = self.session(credential.own).await?;
-        let answer = self.limiter.in_time(session.begin(request)).await;
-        let answer = answer.unwrap_or_else(|silence| Err(DriverError::Unanswered(silence)))?;
-        let status = answer.status().as_u16();
-        let mut watch = Watch { session, body: answer.into_body(), part: Vec::new() };
-        if status == 200 {
-            return Ok(watch);
-        }
-        // The words of a refusal are one line.
-        let body = watch.line().await.unwrap_or_default().into();
-        Err(DriverError::from_response(&Response { status, body }))
+        let mut session = self.session(credential.own.clone()).await?;
+        let beginning = async {
+            let answer = session.begin(request).await?;
+            let status = answer.status().as_u16();
+            let mut watch = Watch { session, body: answer.into_body(), part: Vec::new() };
+            match status {
+                200 => return Ok(watch),
+                401 => self.was_refused(&credential),
+                _ => {}
+            }
+            // The words of a refusal are one line.
+            let body = watch.line().await.unwrap_or_default().into();
+            Err(DriverError::from_response(&Response { status, body }))
+        };
+        let begun = self.limiter.in_time(beginning).await;
+        begun.unwrap_or_else(|silence| Err(DriverError::Unanswered(silence)))
     }
 }
 

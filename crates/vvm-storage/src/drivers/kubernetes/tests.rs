@@ -311,6 +311,21 @@ async fn end_of_a_watch_is_a_hint_and_watching_begins_again_a_second_later() {
     assert!(requests[0].contains("/leases?watch=1&labelSelector=vvm/name%3Dpayroll HTTP"), "{requests:?}");
 }
 
+/// (I10) The words of the refusal never arrive.
+#[tokio::test]
+async fn watch_whose_login_is_refused_begins_again_in_time_and_reads_the_token_again() {
+    let server = Server::start().await;
+    let storage = server.open().await;
+    fs::write(server.token.path(), "renewed").unwrap();
+    server.will_in_turn([Some("HTTP/1.1 401 words\r\ncontent-length: 9\r\n\r\n".into()), answer(200, "")]);
+    let topic = Partition::from_bytes(*b"\x02payroll");
+    let watching = tokio::time::timeout(Duration::from_secs(60), storage.hinted(&topic));
+    watching.await.expect("the refusal is waited for without a limit");
+    let requests = server.requests();
+    assert!(requests[0].contains("authorization: Bearer t\n"), "{requests:?}");
+    assert!(requests[1].contains("authorization: Bearer renewed\n"), "{requests:?}");
+}
+
 #[tokio::test]
 async fn answer_of_no_api_server_is_no_absence() {
     let server = Server::start().await;
