@@ -247,7 +247,11 @@ impl<C: CellStorage> Cells<C> {
             let content = SlotCell { slot, ..SlotCell::vacant() };
             return Ok(CachedCell { content, expected: CellCondition::Absent });
         };
-        let content = SlotCell::decode(at, &value).map_err(unreadable)?;
+        let mut content = SlotCell::decode(at, &value).map_err(unreadable)?;
+        if let Some(known) = before.filter(|_| content.origin == Origin::Displacing) {
+            let epoch = known.displaced_epoch().map_err(|error| ReadError::Fatal(error.into()))?;
+            content = content.raised_to(epoch);
+        }
         self.history.note(at, before, &content)?;
         if let Some(entry) = content.slot.entry() {
             self.placeholders.saw(at, entry);

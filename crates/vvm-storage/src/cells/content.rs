@@ -66,6 +66,16 @@ impl SlotCell {
         Self { slot, documents: DocumentSet::default(), origin: Origin::Elections }
     }
 
+    /// With this epoch, unless its own is larger.
+    pub(super) fn raised_to(mut self, least: Option<Epoch>) -> Self {
+        match (&mut self.slot, least) {
+            (Slot::Held { entry, .. }, Some(least)) => entry.epoch = entry.epoch.max(least),
+            (Slot::Vacant(vacant), least) => vacant.last_epoch = vacant.last_epoch.max(least),
+            (Slot::Held { .. }, None) => {}
+        }
+        self
+    }
+
     pub(super) fn after(&self, step: &Step) -> Result<Self, CurrentState> {
         let Ok(decision) = decide(self, step);
         match decision {

@@ -4,11 +4,12 @@
 
 use super::content::{Origin, SlotCell};
 use crate::key::Partition;
-use ielections::{DocumentVersion, Epoch, ReadError, Version};
+use ielections::{DocumentVersion, Epoch, ReadError, Version, record::EpochOutOfRange};
 use std::{
     collections::HashMap,
     fmt,
     sync::{Mutex, MutexGuard, OnceLock, PoisonError},
+    time::Duration,
 };
 
 #[derive(Default, Debug)]
@@ -47,6 +48,12 @@ impl Mark {
             batches: content.documents.last(),
             is_foreign: matches!(content.origin, Origin::Foreign | Origin::Displacing),
         }
+    }
+
+    /// The epoch at which to show a record of another program in the place of one that was known: larger than that of
+    /// ours (I2), and the same in each look, so that the record can be observed (I5).
+    pub(super) fn displaced_epoch(&self) -> Result<Option<Epoch>, EpochOutOfRange> {
+        if self.is_foreign { Ok(self.epoch) } else { Epoch::following(self.epoch, Duration::ZERO).map(Some) }
     }
 
     pub(super) fn excludes(&self, found: &Self) -> bool {

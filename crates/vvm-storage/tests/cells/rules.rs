@@ -314,6 +314,34 @@ async fn deleted_cell_of_a_settled_name_is_held_by_a_placeholder_with_the_longes
     assert!(placeholder.holder.as_str().contains("was deleted"), "{placeholder:?}");
 }
 
+/// Shows I5. Another program makes a record of a lower epoch, as a Lease that client-go makes anew.
+#[tokio::test]
+async fn record_in_the_place_of_a_deleted_one_waits_for_the_longest_ttl_and_is_claimed() {
+    let scene = Scene::settled().await;
+    let long = Entry { ttl: Ttl::new(Duration::from_secs(60)).unwrap(), ..entry(5, 0) };
+    applied(&scene.cells, Step::claim(&NEVER_LED, &long)).await;
+    let value = String::from_utf8(scene.database.value(&slot()).unwrap().to_vec()).unwrap();
+    let anew = |write: u64| {
+        [("\"epoch\":5", "\"epoch\":1"), ("60000000000", "2000000000"), ("\"documents\":[]", DISPLACING)]
+            .into_iter()
+            .fold(value.replace("\"write\":0", &format!("\"write\":{write}")), |text, (from, to)| {
+                assert!(text.contains(from), "{text}");
+                text.replace(from, to)
+            })
+    };
+    scene.database.put(&slot(), &anew(100).into());
+    let shown = seen(&scene.cells).await;
+    assert!(shown.epoch > long.epoch && shown.ttl == long.ttl, "{shown:?}");
+    assert_eq!(seen(&scene.cells).await, shown, "it is observed for its TTL");
+    scene.database.put(&slot(), &anew(101).into());
+    let renewed = seen(&scene.cells).await;
+    assert_eq!((renewed.epoch, renewed.version.write), (shown.epoch, 101));
+    let observed = Slot::Held { entry: renewed, proven_age: None };
+    applied(&scene.cells, Step::claim(&observed, &entry(shown.epoch.get() + 1, 0))).await;
+}
+
+const DISPLACING: &str = "\"documents\":[],\"origin\":\"displacing\"";
+
 /// Shows I5: an absence has no version, so another leadership could hide between two looks.
 #[tokio::test]
 async fn leadership_between_two_deletions_is_not_missed() {
