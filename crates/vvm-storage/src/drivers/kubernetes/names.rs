@@ -4,10 +4,12 @@
 //! |---|---|
 //! | slot 1 of `payroll` | `payroll` |
 //! | slot 2, the slot count, the pause, the step-down request | `payroll.2`, `.slots`, `.pause`, `.step-down` |
+//! | the late end of slot 1 | `payroll.1.ended` |
 //! | anything else | `vvm.` and 64 hexadecimal digits |
 
 use crate::key::{
-    KEY_PREFIX_PAUSE, KEY_PREFIX_SLOT_COUNT, KEY_PREFIX_STEP_DOWN, KEY_PREFIX_VVM_LEADER, Partition,
+    KEY_PREFIX_LATE_END, KEY_PREFIX_PAUSE, KEY_PREFIX_SLOT_COUNT, KEY_PREFIX_STEP_DOWN,
+    KEY_PREFIX_VVM_LEADER, Partition,
 };
 use data_encoding::HEXLOWER;
 use sha2::{Digest as _, Sha256};
@@ -31,9 +33,10 @@ fn parts(at: &Partition) -> Option<Parts<'_>> {
     let (&prefix, rest) = at.as_bytes().split_first()?;
     let setting = |ending: &str| Parts { name: rest, ending: ending.into() };
     match prefix {
-        KEY_PREFIX_VVM_LEADER => {
+        KEY_PREFIX_VVM_LEADER | KEY_PREFIX_LATE_END => {
             let (name, slot) = rest.split_last_chunk::<{ size_of::<u32>() }>()?;
             let ending = match u32::from_be_bytes(*slot) {
+                slot if prefix == KEY_PREFIX_LATE_END => format!(".{slot}.ended"),
                 1 => String::new(),
                 slot => format!(".{slot}"),
             };
@@ -114,6 +117,8 @@ mod tests {
         assert_eq!(named(3, b"payroll", &[]), "payroll.pause");
         assert_eq!(named(4, b"payroll", &[]), "payroll.step-down");
         assert_eq!(name_and_label(4, b"pay-roll9", &[]).1, "pay-roll9");
+        let late_end = name_and_label(5, b"payroll", &[0, 0, 0, 1]);
+        assert_eq!(late_end, ("payroll.1.ended".into(), "payroll".into()));
     }
 
     #[test]
