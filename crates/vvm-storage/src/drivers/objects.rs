@@ -290,7 +290,7 @@ enum DriverError {
 impl DriverError {
     fn into_write_error(self) -> WriteError {
         match self {
-            // A denial may pass: the clock is corrected, the credentials are fetched anew.
+            // A denial may pass: the clock is corrected, and the next request fetches credentials that were refused anew.
             Self::NotSent(_) | Self::Denied(_) | Self::Busy(_) => WriteError::NotApplied(self.into()),
             Self::Refused(_) => WriteError::Fatal(self.into()),
             // It existed when it was opened (I1).
@@ -343,6 +343,10 @@ impl Response {
             || (self.status == 409 && matches!(&*self.code, "BlobAlreadyExists" | "PreconditionFailed"))
     }
 
+    fn refuses_credentials(&self) -> bool {
+        self.status == 401 || matches!(&*self.code, "ExpiredToken" | "InvalidToken" | "TokenRefreshRequired")
+    }
+
     /// Maps an answer that is neither a success nor one of the above. What is not certain is unknown (I7).
     fn failure(&self) -> DriverError {
         let said = self.describe();
@@ -350,9 +354,8 @@ impl Response {
             (404, "NoSuchBucket" | "ContainerNotFound") => DriverError::NoBucket(said),
             (409 | 429, _) => DriverError::Busy(said),
             (400, "RequestTimeout") | (408 | 500.., _) => DriverError::Unanswered(said),
-            (401 | 403, _) | (400, "ExpiredToken" | "InvalidToken" | "TokenRefreshRequired") => {
-                DriverError::Denied(said)
-            }
+            (403, _) => DriverError::Denied(said),
+            (400 | 401, _) if self.refuses_credentials() => DriverError::Denied(said),
             // It may point to the outcome of a request that was applied.
             (303, _) => DriverError::Unanswered(said),
             // A success without a tag is not of an object store, but of a proxy.

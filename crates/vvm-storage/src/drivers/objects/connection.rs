@@ -24,7 +24,7 @@ use object_store::{
     gcp::GoogleCloudStorageBuilder,
 };
 use std::{
-    env, fs, io,
+    env, fmt, fs, io,
     str::FromStr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -71,9 +71,49 @@ const OF_AZURE: &[&str] = &[
 /// Google's own address. A file of credentials may name another, which is not used.
 const GOOGLE: &str = "https://storage.googleapis.com";
 
+/// The library's store. It keeps its credentials until they expire, even if they are refused.
+pub(super) struct Store {
+    current: Mutex<Arc<dyn ObjectStore>>,
+    build: Build,
+}
+
+type Build = Box<dyn Fn() -> object_store::Result<Arc<dyn ObjectStore>> + Send + Sync>;
+
+impl Store {
+    fn new(build: Build) -> object_store::Result<Self> {
+        Ok(Self { current: Mutex::new(build()?), build })
+    }
+
+    pub(super) fn current(&self) -> Arc<dyn ObjectStore> {
+        Arc::clone(&self.lock())
+    }
+
+    /// Makes the store anew, unless another request has.
+    pub(super) fn replace(&self, refused: &Arc<dyn ObjectStore>) {
+        let mut current = self.lock();
+        if Arc::ptr_eq(&current, refused) {
+            match (self.build)() {
+                Ok(anew) => *current = anew,
+                Err(error) => tracing::debug!(%error, "the refused credentials are kept"),
+            }
+        }
+    }
+
+    /// Each change is one assignment, so a panic elsewhere leaves it whole.
+    fn lock(&self) -> MutexGuard<'_, Arc<dyn ObjectStore>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.current().fmt(out)
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct Requests {
-    pub(super) store: Arc<dyn ObjectStore>,
+    pub(super) store: Arc<Store>,
     pub(super) platform: Platform,
     pub(super) names: Names,
     pub(super) clock: SystemClock,
@@ -123,7 +163,27 @@ pub(super) fn connect_by(address: &Address, builder: ObjectStoreBuilder) -> Resu
         OpenError::new(OpenErrorKind::System, text)
     })?;
     let (connector, options) = clients(address)?;
-    let store: object_store::Result<Arc<dyn ObjectStore>> = match builder {
+    let (endpoint, account) = (address.endpoint.clone(), address.account.clone().unwrap_or_default());
+    let build = move || with_conditions(builder.clone(), &endpoint, &account, &connector, &options);
+    let store = Store::new(Box::new(build)).map_err(|error| unusable_credentials(&error))?;
+    Ok(Requests {
+        store: Arc::new(store),
+        platform: address.platform,
+        names: Names::below(&address.prefix),
+        clock,
+        timeout: address.request_timeout,
+    })
+}
+
+fn with_conditions(
+    builder: ObjectStoreBuilder,
+    endpoint: &Option<String>,
+    account: &str,
+    connector: &TracedConnector,
+    options: &ClientOptions,
+) -> object_store::Result<Arc<dyn ObjectStore>> {
+    let (connector, options) = (connector.clone(), options.clone());
+    match builder {
         ObjectStoreBuilder::S3(builder) => builder
             .with_conditional_put(S3ConditionalPut::ETagMatch)
             .with_client_options(options)
@@ -132,32 +192,23 @@ pub(super) fn connect_by(address: &Address, builder: ObjectStoreBuilder) -> Resu
             .build()
             .map(|store| Arc::new(store) as _),
         ObjectStoreBuilder::Google(builder) => builder
-            .with_base_url(address.endpoint.as_deref().unwrap_or(GOOGLE))
+            .with_base_url(endpoint.as_deref().unwrap_or(GOOGLE))
             .with_client_options(options)
             .with_retry(sent_once())
             .with_http_connector(connector)
             .build()
             .map(|store| Arc::new(store) as _),
         ObjectStoreBuilder::Azure(builder) => {
-            let account = address.account.as_deref().unwrap_or_default();
             let own = format!("https://{account}.blob.core.windows.net");
             builder
-                .with_endpoint(address.endpoint.clone().unwrap_or(own))
+                .with_endpoint(endpoint.clone().unwrap_or(own))
                 .with_client_options(options)
                 .with_retry(sent_once())
                 .with_http_connector(connector)
                 .build()
                 .map(|store| Arc::new(store) as _)
         }
-    };
-    let store = store.map_err(|error| unusable_credentials(&error))?;
-    Ok(Requests {
-        store,
-        platform: address.platform,
-        names: Names::below(&address.prefix),
-        clock,
-        timeout: address.request_timeout,
-    })
+    }
 }
 
 fn clients(address: &Address) -> Result<(TracedConnector, ClientOptions), OpenError> {
@@ -236,7 +287,7 @@ impl Trace {
 
 /// Makes clients that trace requests, and send them by this one, which follows no redirect: a 303 would turn
 /// a PUT into a GET, whose answer would count as that of the PUT.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct TracedConnector {
     pub(super) objects: reqwest::Client,
     /// For all requests to this machine, without a proxy.

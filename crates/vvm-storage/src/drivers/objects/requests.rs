@@ -16,6 +16,7 @@ use object_store::{
     Attribute, Attributes, Extensions, GetOptions, ObjectStore, PutMode, PutOptions, UpdateVersion,
     path::Path,
 };
+use std::sync::Arc;
 use vvm_clock::{Clock as _, DisplayDuration};
 
 /// More objects are not listed: ten requests, for 2,500 names with one slot.
@@ -34,8 +35,9 @@ impl Requests {
     pub(super) async fn get(&self, name: &Path) -> Result<ReadAnswer, DriverError> {
         let trace = Trace::default();
         let options = GetOptions { extensions: extensions(&trace), ..GetOptions::default() };
+        let store = self.store.current();
         let request = async {
-            let got = self.store.get_opts(name, options).await?;
+            let got = store.get_opts(name, options).await?;
             if got.meta.size > MAX_OBJECT_BYTES {
                 let source =
                     format!("it has {} bytes, and no cell has more than {MAX_OBJECT_BYTES}", got.meta.size);
@@ -45,7 +47,7 @@ impl Requests {
             Ok((got.bytes().await?, tag))
         };
         let outcome = self.within_time(request).await;
-        match (outcome, trace.fate()) {
+        match (outcome, self.fate(&trace, &store)) {
             (Ok((value, Some(tag))), RequestOutcome::Answered(answer)) => {
                 Ok(ReadAnswer { cell: Some(Cell { value, tag }), answer })
             }
@@ -62,7 +64,7 @@ impl Requests {
     }
 
     pub(super) async fn list(&self) -> Result<Vec<Partition>, DriverError> {
-        let listed = self.store.list(Some(&self.names.folder())).take(MAX_LISTED_OBJECTS + 1);
+        let listed = self.store.current().list(Some(&self.names.folder())).take(MAX_LISTED_OBJECTS + 1);
         match self.within_time(listed.try_collect::<Vec<_>>()).await {
             Ok(found) if found.len() > MAX_LISTED_OBJECTS => Err(DriverError::Unanswered(format!(
                 "the prefix has more than {MAX_LISTED_OBJECTS} objects to list"
@@ -99,12 +101,13 @@ impl Requests {
             extensions: extensions(&trace),
             ..PutOptions::default()
         };
+        let store = self.store.current();
         let request = async {
-            let put = self.store.put_opts(name, value.into(), options).await?;
+            let put = store.put_opts(name, value.into(), options).await?;
             Ok(self.tag(put.e_tag, put.version))
         };
         let outcome = self.within_time(request).await;
-        let fate = trace.fate();
+        let fate = self.fate(&trace, &store);
         let answer = if let RequestOutcome::Answered(answer) = &fate { Some(answer.clone()) } else { None };
         let written = match (outcome, fate) {
             (Ok(Some(tag)), RequestOutcome::Answered(_)) if *expected == CellCondition::Tag(tag.clone()) => {
@@ -117,6 +120,14 @@ impl Requests {
             (outcome, fate) => Err(unanswered(outcome.err(), &fate)),
         };
         (written, answer)
+    }
+
+    fn fate(&self, trace: &Trace, store: &Arc<dyn ObjectStore>) -> RequestOutcome {
+        let fate = trace.fate();
+        if matches!(&fate, RequestOutcome::Answered(answer) if answer.refuses_credentials()) {
+            self.store.replace(store);
+        }
+        fate
     }
 
     /// Drops `request` after the time limit. Its trace says whether it may have been sent (I7).
@@ -184,7 +195,6 @@ mod tests {
         objects::{config::Address, connection},
         tests::{self as scripted, Scripted},
     };
-    use std::sync::Arc;
     use std::{net::TcpListener, sync::Mutex};
     use vvm_clock::SystemClock;
 
@@ -367,18 +377,48 @@ mod tests {
         assert!(matches!(outcome, Err(DriverError::NotSent(_))), "{outcome:?}");
     }
 
+    /// Connections to `endpoint`, with the credentials that this server issues.
+    fn requests_by(credentials: &Scripted, endpoint: &str) -> Requests {
+        let address = Address::parse(&format!("s3://bucket/prefix?endpoint={endpoint}")).unwrap();
+        connection::connect_with(&address, |name| {
+            (name == "AWS_CONTAINER_CREDENTIALS_FULL_URI")
+                .then(|| credentials.endpoint.clone())
+                .or_else(|| (name == "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE").then(|| "/dev/null".into()))
+        })
+        .unwrap()
+    }
+
+    /// They expire in a thousand years, and are refused before.
+    #[tokio::test]
+    async fn credentials_are_fetched_anew_after_they_were_refused_and_no_sooner() {
+        let fetched = Arc::new(Mutex::new(0));
+        let credentials = Scripted::start(move |_| {
+            let mut fetched = fetched.lock().unwrap();
+            *fetched += 1;
+            let token = r#""SecretAccessKey":"s","Token":"t","Expiration":"3026-01-01T00:00:00Z""#;
+            answer(200, "", &format!(r#"{{"AccessKeyId":"key-{fetched}",{token}}}"#))
+        });
+        let credentials = credentials.await;
+        let objects = Scripted::start(|asked| {
+            let is_first = asked.header("authorization").unwrap().contains("key-1/");
+            if is_first { error(400, "ExpiredToken") } else { error(404, "NoSuchKey") }
+        });
+        let objects = objects.await;
+        let requests = requests_by(&credentials, &objects.endpoint);
+        let refused = requests.get(&name()).await;
+        assert!(matches!(refused, Err(DriverError::Denied(_))), "{refused:?}");
+        for _ in 0..2 {
+            assert!(requests.get(&name()).await.unwrap().cell.is_none());
+        }
+        assert_eq!((credentials.served(), objects.served()), (2, 3));
+    }
+
     /// The service of credentials answers 404. It says nothing about the object.
     #[tokio::test]
     async fn missing_credentials_are_no_missing_object() {
         let not_found = || answer(404, "", "<Error><Code>NoSuchKey</Code></Error>");
         let server = server(not_found()).await;
-        let address = Address::parse("s3://bucket/prefix?endpoint=http://127.0.0.1:1").unwrap();
-        let requests = connection::connect_with(&address, |name| {
-            (name == "AWS_CONTAINER_CREDENTIALS_FULL_URI")
-                .then(|| server.endpoint.clone())
-                .or_else(|| (name == "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE").then(|| "/dev/null".into()))
-        })
-        .unwrap();
+        let requests = requests_by(&server, "http://127.0.0.1:1");
         let got = requests.get(&name()).await;
         assert!(matches!(got, Err(DriverError::NotSent(_))), "{got:?}");
         assert_eq!(server.served(), 1);
