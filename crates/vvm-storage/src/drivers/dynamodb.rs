@@ -43,7 +43,7 @@ mod requests;
 mod rows;
 
 use crate::{
-    drivers::errors::{self, HandleClosed, chain, described, is_met, never_connected},
+    drivers::errors::{self, Closable, chain, described, is_met, never_connected},
     key::Partition,
     opening::OpenError,
     step::{CurrentState, Step, StepOutcome},
@@ -66,16 +66,12 @@ use ielections::{
 pub(crate) use opening::init;
 use requests::{PEEKED_AT_ONCE, Requests};
 use rows::MAX_ID_BYTES;
-use std::{
-    error::Error,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{error::Error, time::Duration};
 
 /// A handle of a table, with connections of its own. Each verb is one request, sent once; a batch is one transaction.
 #[derive(Debug)]
 pub struct DynamoDbStorage {
-    requests: Mutex<Option<Requests>>,
+    requests: Closable<Requests>,
     location: String,
 }
 
@@ -130,11 +126,7 @@ impl DynamoDbStorage {
 
     fn new(client: Client, address: &Address) -> Self {
         let requests = Requests::new(client, address.table.clone());
-        Self { requests: Mutex::new(Some(requests)), location: address.to_string() }
-    }
-
-    fn requests(&self) -> Result<Requests, HandleClosed> {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or(HandleClosed)
+        Self { requests: Closable::new(requests), location: address.to_string() }
     }
 }
 
@@ -176,17 +168,17 @@ impl SysVvmStorage for DynamoDbStorage {
     }
 
     async fn commit(&self, at: Partition, step: Step) -> Result<StepOutcome, WriteError> {
-        let requests = self.requests()?;
+        let requests = self.requests.get()?;
         carry_out(&requests, at.as_bytes(), &step).await.map_err(DriverError::into_write_error)
     }
 
     async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
-        let item = self.requests()?.read(at.as_bytes()).await;
+        let item = self.requests.get()?.read(at.as_bytes()).await;
         item.and_then(|item| Ok(rows::slot(item.as_ref())?)).map_err(DriverError::into_read_error)
     }
 
     async fn peek(&self, at: &[Partition]) -> Result<Vec<Slot>, ReadError> {
-        let requests = self.requests()?;
+        let requests = self.requests.get()?;
         let mut slots = Vec::with_capacity(at.len());
         for at in at.chunks(PEEKED_AT_ONCE) {
             let items = requests.peek(at).await.map_err(DriverError::into_read_error)?;
@@ -199,7 +191,7 @@ impl SysVvmStorage for DynamoDbStorage {
     }
 
     async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
-        let item = self.requests()?.read(at.as_bytes()).await;
+        let item = self.requests.get()?.read(at.as_bytes()).await;
         item.and_then(|item| Ok(rows::setting(item.as_ref())?)).map_err(DriverError::into_read_error)
     }
 
@@ -219,23 +211,23 @@ impl SysVvmStorage for DynamoDbStorage {
     }
 
     async fn fence_state(&self, at: &Partition) -> Result<FenceState, ReadError> {
-        self.requests()?.fence_state(at.as_bytes()).await.map_err(DriverError::into_read_error)
+        self.requests.get()?.fence_state(at.as_bytes()).await.map_err(DriverError::into_read_error)
     }
 
     async fn document(&self, at: &Partition, id: &DocumentId) -> Result<Option<Document>, ReadError> {
-        self.requests()?.document(at.as_bytes(), id).await.map_err(DriverError::into_read_error)
+        self.requests.get()?.document(at.as_bytes(), id).await.map_err(DriverError::into_read_error)
     }
 
     async fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, ReadError> {
-        self.requests()?.scan_documents(at.as_bytes(), scan).await.map_err(DriverError::into_read_error)
+        self.requests.get()?.scan_documents(at.as_bytes(), scan).await.map_err(DriverError::into_read_error)
     }
     async fn describe(&self) -> Result<Description, ReadError> {
-        let requests = self.requests()?;
+        let requests = self.requests.get()?;
         opening::describe(&requests.client, &requests.table).await.map_err(DriverError::into_read_error)
     }
 
     async fn close(&self) {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.requests.close();
     }
 }
 

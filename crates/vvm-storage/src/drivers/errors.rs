@@ -3,11 +3,37 @@
 
 use crate::step::{Decision, SlotAlone, Step, decide};
 use ielections::{ReadError, Slot, WriteError};
-use std::{error::Error, iter::successors};
+use std::{
+    error::Error,
+    iter::successors,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("this handle of the storage is closed: open another one")]
 pub(super) struct HandleClosed;
+
+/// What a handle has until it is closed. A call that runs keeps its own.
+#[derive(Debug)]
+pub(super) struct Closable<T>(Mutex<Option<T>>);
+
+impl<T: Clone> Closable<T> {
+    pub(super) fn new(open: T) -> Self {
+        Self(Mutex::new(Some(open)))
+    }
+
+    pub(super) fn get(&self) -> Result<T, HandleClosed> {
+        self.lock().clone().ok_or(HandleClosed)
+    }
+
+    pub(super) fn close(&self) {
+        drop(self.lock().take());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the thread that owns the database ended before it answered")]

@@ -36,7 +36,7 @@ mod rows;
 
 use crate::{
     cells::{Cell, CellCondition, CellLimits, CellStorage, CellWrite},
-    drivers::errors::{HandleClosed, described, of_read},
+    drivers::errors::{Closable, described, of_read},
     key::{ClusterName, Partition},
     opening::OpenError,
     sysvvm::{Description, MOST_LISTED, OpenedStorage, Provenance},
@@ -48,12 +48,7 @@ pub use config::{ObjectStoreBuilder, OpenOptions};
 use connection::Requests;
 use ielections::{ReadError, WriteError};
 use object_store::HeaderMap;
-use std::{
-    error::Error,
-    fmt::Display,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{error::Error, fmt::Display, time::Duration};
 
 /// Object stores allow names of 1,024 bytes: the rest is for prefix, slashes and ending.
 const MOST_KEY_BYTES: usize = 512;
@@ -61,7 +56,7 @@ const MOST_KEY_BYTES: usize = 512;
 /// A handle of a bucket, with connections of its own. [`Cells`](crate::cells::Cells) make a storage of it.
 #[derive(Debug)]
 pub struct ObjectCells {
-    requests: Mutex<Option<Requests>>,
+    requests: Closable<Requests>,
     opened: OpenedStorage,
     min_ttl: Duration,
 }
@@ -138,11 +133,7 @@ impl ObjectCells {
 
     fn new(address: &Address, requests: Requests) -> Self {
         let opened = OpenedStorage::at(address.to_string(), Provenance::Existing);
-        Self { requests: Mutex::new(Some(requests)), opened, min_ttl: address.min_ttl }
-    }
-
-    fn requests(&self) -> Result<Requests, HandleClosed> {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or(HandleClosed)
+        Self { requests: Closable::new(requests), opened, min_ttl: address.min_ttl }
     }
 }
 
@@ -180,7 +171,7 @@ impl CellStorage for ObjectCells {
     }
 
     async fn read(&self, key: &Partition) -> Result<Option<Cell>, ReadError> {
-        let requests = self.requests()?;
+        let requests = self.requests.get()?;
         let got = requests.get(&requests.names.cell(key)).await.map_err(DriverError::into_read_error)?;
         Ok(got.cell)
     }
@@ -191,13 +182,13 @@ impl CellStorage for ObjectCells {
         value: Bytes,
         expected: CellCondition,
     ) -> Result<CellWrite, WriteError> {
-        let requests = self.requests()?;
+        let requests = self.requests.get()?;
         let name = requests.names.cell(key);
         requests.put(&name, value, &expected).await.map_err(DriverError::into_write_error)
     }
 
     async fn settings(&self) -> Result<Option<Vec<Partition>>, ReadError> {
-        let mut found = self.requests()?.list().await.map_err(DriverError::into_read_error)?;
+        let mut found = self.requests.get()?.list().await.map_err(DriverError::into_read_error)?;
         found.retain(|at| ClusterName::of_slot_count(at).is_some());
         found.sort_unstable();
         found.truncate(MOST_LISTED);
@@ -209,11 +200,11 @@ impl CellStorage for ObjectCells {
     }
 
     async fn describe(&self) -> Result<Description, ReadError> {
-        describe(&self.requests()?).await.map_err(DriverError::into_read_error)
+        describe(&self.requests.get()?).await.map_err(DriverError::into_read_error)
     }
 
     async fn close(&self) {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.requests.close();
     }
 }
 

@@ -50,7 +50,7 @@ mod schema;
 mod statements;
 
 use crate::{
-    drivers::errors::{HandleClosed, of_read},
+    drivers::errors::{Closable, of_read},
     key::Partition,
     opening::{OpenError, OpenErrorKind},
     step::{CurrentState, Step, StepOutcome},
@@ -72,17 +72,12 @@ use ielections::{
 pub(crate) use opening::init;
 pub use statements::Levels;
 use statements::{MAX_PAGE, Statements};
-use std::{
-    error::Error,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{error::Error, sync::Arc, time::Duration};
 
 /// A handle of a keyspace.
 #[derive(Debug)]
 pub struct ScyllaStorage {
-    /// `None` once closed. A running call keeps the connections until it ends.
-    statements: Mutex<Option<Arc<Statements>>>,
+    statements: Closable<Arc<Statements>>,
     /// `None` for a session of the caller, which ends it.
     ending: Option<LibraryTasksEnd>,
     address: Address,
@@ -140,12 +135,8 @@ impl ScyllaStorage {
     }
 
     fn new(statements: Statements, ending: Option<LibraryTasksEnd>, address: Address) -> Self {
-        let statements = Mutex::new(Some(Arc::new(statements)));
+        let statements = Closable::new(Arc::new(statements));
         Self { statements, ending, address, entropy: OsEntropy::default() }
-    }
-
-    fn statements(&self) -> Result<Arc<Statements>, HandleClosed> {
-        self.statements.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or(HandleClosed)
     }
 
     async fn carry_out(
@@ -195,12 +186,12 @@ impl SysVvmStorage for ScyllaStorage {
     }
 
     async fn commit(&self, at: Partition, step: Step) -> Result<StepOutcome, WriteError> {
-        let statements = self.statements()?;
+        let statements = self.statements.get()?;
         self.carry_out(&statements, &at, &step).await.map_err(DriverError::into_write_error)
     }
 
     async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
-        let answer = self.statements()?.read(at.as_bytes()).await;
+        let answer = self.statements.get()?.read(at.as_bytes()).await;
         answer.and_then(|columns| Ok(columns.slot()?)).map_err(DriverError::into_read_error)
     }
 
@@ -212,7 +203,7 @@ impl SysVvmStorage for ScyllaStorage {
     }
 
     async fn peek_some(&self, at: &[Partition], seen: &mut [Option<Slot>]) -> Result<(), ReadError> {
-        let statements = self.statements()?;
+        let statements = self.statements.get()?;
         // Each slot is read from nodes of its own. A node that fails or hangs affects only its slots.
         let reads = at.iter().zip(seen).map(async |(at, seen)| {
             *seen = Some(statements.peek(at.as_bytes()).await?.slot()?);
@@ -223,7 +214,7 @@ impl SysVvmStorage for ScyllaStorage {
     }
 
     async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
-        let answer = self.statements()?.setting(at.as_bytes()).await;
+        let answer = self.statements.get()?.setting(at.as_bytes()).await;
         answer.and_then(|columns| Ok(columns.setting()?)).map_err(DriverError::into_read_error)
     }
 
@@ -241,26 +232,26 @@ impl SysVvmStorage for ScyllaStorage {
     }
 
     async fn fence_state(&self, at: &Partition) -> Result<FenceState, ReadError> {
-        let answer = self.statements()?.read(at.as_bytes()).await;
+        let answer = self.statements.get()?.read(at.as_bytes()).await;
         let state =
             answer.and_then(|columns| Ok(FenceState { slot: columns.slot()?, last: columns.last_batch()? }));
         state.map_err(DriverError::into_read_error)
     }
 
     async fn document(&self, at: &Partition, id: &DocumentId) -> Result<Option<Document>, ReadError> {
-        self.statements()?.document(at.as_bytes(), id).await.map_err(DriverError::into_read_error)
+        self.statements.get()?.document(at.as_bytes(), id).await.map_err(DriverError::into_read_error)
     }
 
     async fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, ReadError> {
-        self.statements()?.scan_documents(at.as_bytes(), scan).await.map_err(DriverError::into_read_error)
+        self.statements.get()?.scan_documents(at.as_bytes(), scan).await.map_err(DriverError::into_read_error)
     }
     async fn describe(&self) -> Result<Description, ReadError> {
-        let statements = self.statements()?;
+        let statements = self.statements.get()?;
         opening::describe(&statements.session, &self.address).await.map_err(DriverError::into_read_error)
     }
 
     async fn close(&self) {
-        drop(self.statements.lock().unwrap_or_else(PoisonError::into_inner).take());
+        self.statements.close();
         if let Some(ending) = self.ending.clone() {
             ending.wait().await;
         }
