@@ -66,7 +66,6 @@ impl SlotCell {
         Self { slot, documents: DocumentSet::default(), origin: Origin::Elections }
     }
 
-    /// With this epoch, unless its own is larger.
     pub(super) fn raised_to(mut self, least: Option<Epoch>) -> Self {
         match (&mut self.slot, least) {
             (Slot::Held { entry, .. }, Some(least)) => entry.epoch = entry.epoch.max(least),

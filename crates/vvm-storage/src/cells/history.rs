@@ -50,8 +50,7 @@ impl Mark {
         }
     }
 
-    /// The epoch at which to show a record of another program in the place of one that was known: larger than that of
-    /// ours (I2), and the same in each look, so that the record can be observed (I5).
+    /// Of another program's record in the place of a known one: after ours (I2), and the same in each look (I5).
     pub(super) fn displaced_epoch(&self) -> Result<Option<Epoch>, EpochOutOfRange> {
         if self.is_foreign { Ok(self.epoch) } else { Epoch::following(self.epoch, Duration::ZERO).map(Some) }
     }
@@ -75,7 +74,6 @@ impl Mark {
 }
 
 impl HighWaterMarks {
-    /// Fails if the storage has ever gone back.
     pub(super) fn check(&self) -> Result<(), ReadError> {
         match self.unfit.get() {
             None => Ok(()),

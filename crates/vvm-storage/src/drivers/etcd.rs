@@ -308,10 +308,8 @@ enum DriverError {
     /// The member refused the request, and so it will until an operator acts.
     #[error("etcd refuses it: {0}")]
     Refused(String),
-    /// It may have been applied, or may still be.
     #[error("etcd did not answer whether it was applied: {0}")]
     Unanswered(String),
-    /// The storage is another one than when it was opened.
     #[error(
         "{0}: another leader may be at work. Find out what replaced the storage, run `vvm init-storage` if \
          it is empty, and start this process again"
@@ -341,7 +339,6 @@ impl DecodeError {
     }
 }
 
-/// How a call ended that brought no message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum CallError {
     NotSent(String),

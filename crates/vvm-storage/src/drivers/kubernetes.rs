@@ -302,10 +302,8 @@ struct Response {
 
 #[derive(Debug, thiserror::Error)]
 enum DriverError {
-    /// No connection could be made: nothing was sent.
     #[error(transparent)]
     NotConnected(#[from] OpenError),
-    /// The token or certificate is not accepted, at this moment.
     #[error(
         "the API server does not accept our credentials: renew the token or certificate of the kubeconfig \
          or service account; if it stands in the kubeconfig itself, restart this process, too ({0})"

@@ -431,7 +431,6 @@ async fn client_of_the_caller_sends_once_too_and_keeps_its_endpoint_and_credenti
     }
 }
 
-/// Fails each request with the place that it was for.
 #[derive(Debug)]
 struct Nowhere;
 
@@ -441,8 +440,7 @@ impl HttpConnector for Nowhere {
     }
 }
 
-/// Shows I1: candidates with different environments would use two tables. An SDK configuration has the endpoint of
-/// `AWS_ENDPOINT_URL` where it has one that the program names.
+/// Shows I1. The SDK takes an endpoint of the environment (`AWS_ENDPOINT_URL`) for one of its configuration.
 #[tokio::test]
 async fn table_is_where_its_address_says_whatever_the_environment_names() {
     let of_environment = configured("http://environment:1");

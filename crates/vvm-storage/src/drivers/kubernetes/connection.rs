@@ -126,7 +126,6 @@ impl Connections {
         request.body(Full::new(body.unwrap_or_default())).map_err(|cause| refused(&cause))
     }
 
-    /// A connection with this certificate.
     pub(super) async fn session(&self, own: Option<(Pem, Pem)>) -> Result<Session, DriverError> {
         if self.limiter.is_closed() {
             return Err(DriverError::Closed(HandleClosed));

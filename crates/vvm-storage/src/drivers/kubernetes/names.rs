@@ -3,8 +3,7 @@
 //! | partition | Lease |
 //! |---|---|
 //! | slot 1 of `payroll` | `payroll` |
-//! | slot 2, the slot count, the pause, the step-down request | `payroll.2`, `.slots`, `.pause`, `.step-down` |
-//! | the late end of slot 1 | `payroll.1.ended` |
+//! | slot 2, the slot count, the pause, the step-down request, the late end of slot 1 | `payroll.2`, `.slots`, `.pause`, `.step-down`, `.1.ended` |
 //! | anything else | `vvm.` and 64 hexadecimal digits |
 
 use crate::key::{
@@ -17,7 +16,6 @@ use sha2::{Digest as _, Sha256};
 /// A Lease's name may have 253 characters, some of which are for what follows the name.
 const LONGEST_NAME: usize = 200;
 
-/// A label's limit.
 const LONGEST_LABEL: usize = 63;
 
 const SLOT_COUNT: &str = ".slots";

@@ -88,7 +88,6 @@ impl Store {
         Arc::clone(&self.lock())
     }
 
-    /// Makes the store anew, unless another request has.
     pub(super) fn replace(&self, refused: &Arc<dyn ObjectStore>) {
         let mut current = self.lock();
         if Arc::ptr_eq(&current, refused) {
@@ -99,7 +98,6 @@ impl Store {
         }
     }
 
-    /// Each change is one assignment, so a panic elsewhere leaves it whole.
     fn lock(&self) -> MutexGuard<'_, Arc<dyn ObjectStore>> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -377,7 +377,6 @@ mod tests {
         assert!(matches!(outcome, Err(DriverError::NotSent(_))), "{outcome:?}");
     }
 
-    /// Connections to `endpoint`, with the credentials that this server issues.
     fn requests_by(credentials: &Scripted, endpoint: &str) -> Requests {
         let address = Address::parse(&format!("s3://bucket/prefix?endpoint={endpoint}")).unwrap();
         connection::connect_with(&address, |name| {
@@ -388,7 +387,6 @@ mod tests {
         .unwrap()
     }
 
-    /// They expire in a thousand years, and are refused before.
     #[tokio::test]
     async fn credentials_are_fetched_anew_after_they_were_refused_and_no_sooner() {
         let fetched = Arc::new(Mutex::new(0));
