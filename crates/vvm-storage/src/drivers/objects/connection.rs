@@ -162,7 +162,7 @@ pub(super) fn connect_by(address: &Address, builder: ObjectStoreBuilder) -> Resu
     })?;
     let (connector, options) = clients(address)?;
     let (endpoint, account) = (address.endpoint.clone(), address.account.clone().unwrap_or_default());
-    let build = move || with_conditions(builder.clone(), &endpoint, &account, &connector, &options);
+    let build = move || with_conditions(builder.clone(), endpoint.as_deref(), &account, &connector, &options);
     let store = Store::new(Box::new(build)).map_err(|error| unusable_credentials(&error))?;
     Ok(Requests {
         store: Arc::new(store),
@@ -175,7 +175,7 @@ pub(super) fn connect_by(address: &Address, builder: ObjectStoreBuilder) -> Resu
 
 fn with_conditions(
     builder: ObjectStoreBuilder,
-    endpoint: &Option<String>,
+    endpoint: Option<&str>,
     account: &str,
     connector: &TracedConnector,
     options: &ClientOptions,
@@ -190,7 +190,7 @@ fn with_conditions(
             .build()
             .map(|store| Arc::new(store) as _),
         ObjectStoreBuilder::Google(builder) => builder
-            .with_base_url(endpoint.as_deref().unwrap_or(GOOGLE))
+            .with_base_url(endpoint.unwrap_or(GOOGLE))
             .with_client_options(options)
             .with_retry(sent_once())
             .with_http_connector(connector)
@@ -199,7 +199,7 @@ fn with_conditions(
         ObjectStoreBuilder::Azure(builder) => {
             let own = format!("https://{account}.blob.core.windows.net");
             builder
-                .with_endpoint(endpoint.clone().unwrap_or(own))
+                .with_endpoint(endpoint.map_or(own, str::to_owned))
                 .with_client_options(options)
                 .with_retry(sent_once())
                 .with_http_connector(connector)
