@@ -39,7 +39,6 @@ const SUITES: Test = Test { package: "ielections", file: "suite", module: None }
 const FEATURES: &str = "ielections/testing,vvm-containment/simulation,vvm-deadman/testing,vvm-storage/cells,\
     vvm-storage/sqlite,vvm-storage/testing";
 
-/// Names the variant that is at work.
 const VARIABLE: &str = "VVM_BROKEN";
 
 /// How long a run of the simulation or the check may take, and any run without a bug.

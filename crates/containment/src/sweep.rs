@@ -12,7 +12,6 @@ use rustix::{
     process::{Pid, Signal},
 };
 
-/// What is left after a pass.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Sweep {
     /// No descendant.

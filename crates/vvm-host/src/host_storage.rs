@@ -186,7 +186,6 @@ impl HostStorage {
         left.retain(|&(slot, incarnation, epoch)| {
             slot != key.slot || found.last_epoch() < Some(epoch) || is(incarnation, epoch)
         });
-        // For people, the slot has no leader.
         if !left.iter().any(|&(_, incarnation, epoch)| is(incarnation, epoch)) {
             self.status.saw(key, found);
         }

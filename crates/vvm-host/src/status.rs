@@ -61,7 +61,6 @@ pub struct HostStatus {
     /// The last changes, the newest first, for the page.
     changes: Mutex<VecDeque<(Instant, String)>>,
     recent: Mutex<Recent>,
-    /// If this host takes part in succession.
     pub(crate) successor: OnceLock<Arc<UdpPeerLink>>,
     #[cfg(feature = "opentelemetry")]
     pub(crate) reporter: OnceLock<Reporter>,

@@ -354,7 +354,6 @@ mod tests {
             vacant(Some(4)),
             vacant(Some(5)),
             aged,
-            // Renewed, of another incarnation, of another epoch.
             held(entry(1, 4, 5)),
             held(entry(2, 3, 5)),
             held(entry(1, 3, 6)),

@@ -253,7 +253,6 @@ fn kill_at_once(tree: &ProcessTree) {
 /// How long a process may take to open its storage and lead.
 const STARTS: Duration = Duration::from_secs(30);
 
-/// How long the second one waits before the trial.
 const WAITED: Duration = Duration::from_millis(2500);
 
 /// Plus up to so many milliseconds at random, so that trials begin at different points between two looks.

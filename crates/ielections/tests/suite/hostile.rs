@@ -71,7 +71,6 @@ enum RecordWrite {
 use RecordWrite::{Claim as OfVacant, Release, Renewal, TakeOver};
 
 impl HostileStorage {
-    /// Returns the slot if the write was refused.
     async fn write(&self, key: &Name, mut write: RecordWrite) -> Result<Result<(), Slot>, WriteError> {
         let key = &self.key(key);
         if self.fault == NameOfAFolder && !key.0.is_empty() && key.0.len().is_multiple_of(125) {

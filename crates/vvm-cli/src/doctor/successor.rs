@@ -65,7 +65,6 @@ async fn way(inspector: &StorageInspector, address: SocketAddr) -> Result<CheckR
     let finding = |health, says: String| CheckResult::new("successor", health, says);
     let (socket, port) = match UdpSocket::bind(address) {
         Ok(socket) => (socket, ""),
-        // Of the candidate that runs here, as a rule.
         Err(cause) if cause.kind() == io::ErrorKind::AddrInUse => match UdpSocket::bind((address.ip(), 0)) {
             Ok(socket) => (socket, "; the port is in use, so another one was tried"),
             Err(cause) => return Ok(finding(Health::Problem, format!("can't listen at {address}: {cause}"))),

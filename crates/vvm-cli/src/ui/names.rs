@@ -35,7 +35,6 @@ const DAY: Duration = Duration::from_hours(24);
 /// A picture has so long at least, so that its ticks are seconds apart.
 const SHORTEST: Duration = Duration::from_mins(1);
 
-/// What is read next.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Step {
     List,

@@ -16,7 +16,6 @@ const VERSION: u32 = 1;
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct LeaderAddress {
     version: u32,
-    /// Where standbys send offers.
     pub(super) address: SocketAddr,
     /// 32 hexadecimal digits.
     incarnation: String,

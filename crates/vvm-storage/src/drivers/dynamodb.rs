@@ -358,7 +358,6 @@ impl DriverError {
         if contains(&["ConditionalCheckFailed"]) {
             return None;
         }
-        // The first kind counts.
         let kinds: [(&[&str], ErrorKind); 4] = [
             (&["AccessDenied"], Self::Denied),
             (&["ValidationError", "ItemCollectionSizeLimitExceeded", "DuplicateItem"], Self::Refused),

@@ -197,7 +197,6 @@ fn of_server(error: &DbError) -> DriverError {
         // 40003: whether the statement was completed is not known.
         Some("08") => DriverError::Unanswered(text),
         _ if *code == SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN => DriverError::Unanswered(text),
-        // Wrong data, wrong statement, a feature that is not there.
         Some("0A" | "22" | "23" | "28" | "42") => DriverError::Refused(text),
         _ => DriverError::RolledBack(text),
     }

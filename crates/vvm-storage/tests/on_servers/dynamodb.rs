@@ -51,7 +51,6 @@ async fn client() -> Client {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn endpoint_that_does_not_answer_is_named() {
-    // No program listens on port 1 of this machine.
     let silent = "dynamodb://eu-west-1/elections?endpoint=http://127.0.0.1:1";
     is_refused(silent, OpenErrorKind::Passing, &["no answer from http://127.0.0.1:1"]).await;
 }

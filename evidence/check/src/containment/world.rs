@@ -141,7 +141,6 @@ pub(crate) struct World {
     guardian: Guardian,
     /// The command's own process, which dies with the keeper, and one that it starts.
     tree: [Being; 2],
-    /// The other process is a descendant of keeper and guardian.
     is_descendant: bool,
     has_group: bool,
     left: Vec<(What, u8)>,
@@ -376,7 +375,6 @@ impl World {
             }
             self.notify(Notice::Farewell);
             self.notify(Notice::Finished);
-            // Its end is an event of its own.
             (self.host.is_over, self.host.life) = (true, Life::Hangs);
         } else {
             self.host_orders(notes);

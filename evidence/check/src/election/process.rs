@@ -49,7 +49,6 @@ pub(crate) struct Process {
 #[derive(Clone, Hash)]
 pub(crate) struct Sent {
     pub(crate) version: Version,
-    /// On the clock of the process.
     pub(crate) at: Instant,
     pub(crate) applied: bool,
 }

@@ -40,7 +40,6 @@ pub(super) struct Server {
 #[derive(Clone, Hash, Debug)]
 pub(super) struct Handle {
     pub(super) server: usize,
-    /// The history that its writes name.
     pub(super) witness: Option<u64>,
 }
 

@@ -114,7 +114,6 @@ pub(crate) struct World {
     led_before: u8,
     /// Whether `lead` was sent under it.
     has_led: bool,
-    /// What guardian and keeper enforce.
     in_force: Option<Instant>,
     is_ready: bool,
     quits: bool,

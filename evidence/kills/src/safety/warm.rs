@@ -48,7 +48,6 @@ pub(super) fn work(folder: &Path, socket: &OsStr) -> io::Result<bool> {
 
 struct App {
     stream: UnixStream,
-    /// What was begun by `lead`, with its epoch.
     work: Option<(String, Work)>,
 }
 

@@ -277,7 +277,6 @@ pub async fn a_candidacy_dropped_during_its_claim_leaves_no_record(scene: &Scene
 pub async fn a_candidacy_dropped_at_its_success_leaves_no_record(scene: &Scene<impl ElectionsTestSuite>) {
     let process = scene.process().await;
     let mut waiting = Box::pin(scene.lead(&process, "dropped"));
-    // Polled once, and then never again.
     assert!(scene.waits(&mut waiting, Duration::ZERO).await);
     scene.until(|| process.deadman.armed() > 0).await;
     drop(waiting);

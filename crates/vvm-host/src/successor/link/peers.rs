@@ -25,7 +25,6 @@ const STANDBYS: usize = 16;
 #[derive(Default, Debug)]
 pub(super) struct LinkState {
     pub(super) inbox: Option<PeerInbox>,
-    /// While this process leads.
     pub(super) own: Option<OwnLeadership>,
     /// The leader that was found last.
     pub(super) leader: Option<KnownLeader>,

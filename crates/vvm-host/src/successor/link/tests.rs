@@ -157,7 +157,6 @@ async fn datagram_of_another_offer_leadership_or_process_is_dropped() {
     let (mut leader, mut standby, pairing, _leadership) = scene.pair().await;
     standby.link.send(offer(pairing));
     assert_eq!(leader.received().await, offer(pairing));
-    // No answer counts before a ping.
     standby.link.send(answer(pairing, 1));
     leader.has_counted(DatagramFate::Foreign, 1).await;
     leader.link.send(ping(pairing, 1));
@@ -186,7 +185,6 @@ async fn datagram_of_another_offer_leadership_or_process_is_dropped() {
     let last_number =
         leader.link.state.lock().own.as_ref().unwrap().pinged.as_ref().map(|pinged| pinged.last_number);
     assert_eq!(last_number, Some(0), "answers of the standby would be repetitions");
-    // The process leads no more, or leads anew.
     leader.link.campaigns();
     standby.link.send(answer(renewed, 3));
     leader.has_counted(DatagramFate::Foreign, 4).await;

@@ -51,7 +51,6 @@ pub(super) struct ExecPlugin {
 #[derive(Default)]
 struct Shared {
     state: Mutex<LoginState>,
-    /// A run has ended.
     ended: Notify,
     /// The run has to end.
     stop: Notify,

@@ -176,7 +176,6 @@ async fn request_after_a_refused_login_has_its_own_connection_and_reads_the_toke
         (404, "NotFound", 3, "renewed"),
     ] {
         server.will(status(code, reason));
-        // Only the last answer is one of a Lease.
         let _answer = storage.read(&slot()).await;
         assert_eq!(server.scripted.connected(), connections, "{code}");
         let asked = server.requests().remove(0);

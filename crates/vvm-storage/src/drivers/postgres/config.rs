@@ -187,7 +187,6 @@ pub(super) fn parse(url: &str) -> Result<Postgres, String> {
     if !is_on && (tls.authority.is_some() || tls.own.is_some()) {
         return Err("TLS is off, and a file for it is given: add sslmode=verify-full".into());
     }
-    // An authority of the system signs for everybody.
     if is_on && tls.names == ExpectedName::Any && tls.authority.is_none() {
         return Err(
             "`sslmode=verify-ca` accepts every name: name the authority that signs only these servers, with \

@@ -45,7 +45,6 @@ pub(super) async fn open(address: &Address) -> Result<(Statements, LibraryTasksE
 /// How long a session of the caller may take for all checks: its own limits of requests may be longer, or none.
 const OPENING_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// On a session of the caller.
 pub(super) async fn open_on(session: Arc<Session>, address: &Address) -> Result<Statements, OpenError> {
     let profile = session.get_default_execution_profile_handle().pointee_to_builder();
     let profile = match &address.levels {
