@@ -34,6 +34,7 @@ pub(crate) struct Link<Out, In> {
     messages: PhantomData<fn(Out) -> In>,
 }
 
+/// What was received over a link.
 #[derive(Debug)]
 pub enum LinkMessage<In> {
     /// A message, and the descriptors that came with it.

@@ -12,6 +12,7 @@ use rustix::{
     process::{Pid, Signal},
 };
 
+/// What is left after a pass.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Sweep {
     /// No descendant.

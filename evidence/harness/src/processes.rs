@@ -200,7 +200,6 @@ pub(crate) fn remove_group(group: &Path) {
             for member in members.lines().filter_map(|line| Pid::from_raw(line.parse().ok()?)) {
                 let _gone = kill_process(member, Signal::KILL);
             }
-            // Repeated until it succeeds.
             let _busy = fs::remove_dir(&folder);
         }
         !group.exists()

@@ -230,7 +230,6 @@ fn candidate_whose_last_claim_failed_is_not_ready_until_the_storage_takes_a_writ
         status.storage_answered(Call::Write);
         assert_eq!(status.readiness(), Ok(()));
 
-        // Another process leads, so this one sends no further claim.
         scene.other.insert_if_not_exist(&key(), Vacant::default(), &record(3)).await.unwrap();
         status.storage_failed(Call::Write, "unknown", &"no quorum");
         see().await;
@@ -300,7 +299,6 @@ fn loss_is_counted_once_and_its_reason_stays() {
             scene.status.stops_by(leadership.standing(), why);
         }
         assert_eq!(scene.losses(), [("stolen", 1)]);
-        // The end of the command is only a consequence.
         scene.status.work_ended("the command was ended by SIGTERM");
         let how = scene.status.how_work_ended();
         let parts = ["leadership lost: taken over by ", "; the command was ended by SIGTERM"];

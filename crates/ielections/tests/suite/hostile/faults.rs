@@ -50,6 +50,7 @@ faults! {
         a_renewal_applied_late_is_confirmed_by_the_next_attempt
         a_renewal_answered_after_its_timeout_is_confirmed_by_the_next_attempt;
 
+    // What is stored.
     KeepsTheHolder: holders_of_any_bytes_are_kept;
     EndsAHolderAtZero: holders_of_any_bytes_are_kept;
     CutsTheHolder: holders_of_any_bytes_are_kept;
@@ -73,6 +74,7 @@ faults! {
     NameOfAFolder: keys_that_begin_alike_are_independent;
     IgnoresItsLimitOfKeys: a_long_key_is_carried_whole_or_refused_for_good;
 
+    // What a read shows.
     ReadsBehind: a_read_sees_every_write_that_was_answered_before_it;
     ScansInItsOwnOrder: a_scan_keeps_the_order_of_its_keys;
     ScansOneBatch: a_scan_takes_more_keys_than_a_batch;

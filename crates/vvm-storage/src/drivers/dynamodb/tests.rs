@@ -500,7 +500,6 @@ async fn refusal_without_an_item_is_fatal_for_a_claim() {
     let outcome = storage.commit(partition(), Step::claim(&vacant, &entry())).await;
     assert!(matches!(outcome, Err(WriteError::Fatal(_))), "{outcome:?}");
     assert!(matches!(storage.commit(partition(), Step::settle(b"3")).await, Err(WriteError::Fatal(_))));
-    // A renewal expects a record, and the refusal shows none.
     let outcome = storage.commit(partition(), Step::renew(&entry(), &entry())).await;
     assert!(matches!(outcome, Ok(StepOutcome::Refused(CurrentState::Slot(Slot::Vacant(_))))), "{outcome:?}");
 }
