@@ -401,7 +401,12 @@ impl PeerLink<ElectionKey> for UdpPeerLink {
                         own.pinged = own.offered.remove(at);
                     }
                     let (now, standby) = (self.clock.now(), own.pinged.as_mut()?);
-                    if ping.below.is_some() && standby.named.is_none() {
+                    let is_named_now = ping.below.is_some() && standby.named.is_none();
+                    let first = standby.named.map_or(now, |(first, _)| first);
+                    standby.named = ping.below.map(|_| (first, now));
+                    let fate = self.transmit(&datagram, standby.address, &standby.key);
+                    // Only once it is under way: a reader of the line may stop this process at once.
+                    if is_named_now {
                         let (event, name, address) = ("successor_named", &self.name, standby.address);
                         tracing::info!(
                             target: "vvm", event, %name, slot = 1, epoch = record.1.get(), %address,
@@ -409,9 +414,7 @@ impl PeerLink<ElectionKey> for UdpPeerLink {
                         );
                         self.named.send_replace(Some(address));
                     }
-                    let first = standby.named.map_or(now, |(first, _)| first);
-                    standby.named = ping.below.map(|_| (first, now));
-                    Some(self.transmit(&datagram, standby.address, &standby.key))
+                    Some(fate)
                 })
             }
         };
