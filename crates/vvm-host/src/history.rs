@@ -132,12 +132,13 @@ impl HistoryWriter {
     async fn write(&self, own: PastLeadership) -> bool {
         let Some(documents) = &self.documents else { return true };
         let Ok(id) = DocumentId::new(ID) else { return true };
-        let (known, late) = tokio::join!(documents.get(&id), self.storage.late_end(&self.key));
-        let known = match known {
-            Ok(document) => {
+        // Only for people: without it, the history is as good as before.
+        let late = async { Ok(self.storage.late_end(&self.key).await.unwrap_or_default()) };
+        // After a loss the first fails at once. The work has stopped, and no other read may delay the release.
+        let known = match tokio::try_join!(documents.get(&id), late) {
+            Ok((document, late)) => {
                 let mut known = decode(document.as_ref());
-                // Only for people: without it, the history is as good as before.
-                complete(&mut known, late.unwrap_or_default());
+                complete(&mut known, late);
                 known
             }
             Err(refusal) => {

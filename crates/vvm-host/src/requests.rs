@@ -237,14 +237,15 @@ impl RequestHandler<'_> {
         Some(StopDemand::SteppingDown { to: request.to })
     }
 
-    /// Advances a request. `None` if there is no answer within the time of an election's attempt: the write
-    /// may have been applied (I7), which the next look shows.
+    /// Advances a request. `None` if there is no answer within the time of an election's attempt or of the campaign:
+    /// the write may have been applied (I7), which the next look shows.
     async fn advance(&self, request: &StepDown, stage: Stage) -> Option<Result<StageChange, WriteError>> {
         let HostStorage { storage, cluster, .. } = self.storage;
         let limit = Timing::new(self.storage.status.candidate.ttl).attempt_timeout();
         tokio::select! {
             biased;
             outcome = storage.advance_step_down(cluster, request, stage) => Some(outcome),
+            () = self.over.cancelled() => None,
             () = self.storage.status.clock.sleep(limit) => None,
         }
     }

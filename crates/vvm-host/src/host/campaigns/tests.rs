@@ -13,7 +13,7 @@ use ielections::{
     testing::env,
 };
 use parking_lot::Mutex;
-use std::time::Duration;
+use std::{future::pending, time::Duration};
 use vvm_clock::{Clock as _, Instant};
 use vvm_orch::service_fn;
 use vvm_storage::{
@@ -37,6 +37,16 @@ impl Scene {
         successor: Option<Arc<UdpPeerLink>>,
         test: impl AsyncFnOnce(&Self),
     ) {
+        self.run_work(Duration::ZERO, on_claim, successor, test).await;
+    }
+
+    async fn run_work(
+        self,
+        stops_within: Duration,
+        on_claim: Option<OnClaim>,
+        successor: Option<Arc<UdpPeerLink>>,
+        test: impl AsyncFnOnce(&Self),
+    ) {
         let scene = self;
         let campaigns = Campaigns {
             settings: HostSettings::new("", "payroll"),
@@ -48,8 +58,10 @@ impl Scene {
         };
         let storage = Arc::new(host_storage(&scene.faulty, &scene.status).reporting_claims(on_claim));
         let work = || {
-            vec![service_fn("work", async |cx: ServiceContext<_>| {
+            let clock = scene.clock.clone();
+            vec![service_fn("work", async move |cx: ServiceContext<_>| {
                 cx.stop.cancelled().await;
+                clock.sleep(stops_within).await;
                 Ok(())
             })]
         };
@@ -94,6 +106,24 @@ async fn sole_candidate_leads_again_at_the_end_of_an_outage() {
             assert!(took <= ONE_LOOK, "{outage:?}: {took:?}");
         })
         .await;
+    }
+}
+
+/// The history can't be written then, and to read it must not delay the release past the kill deadline.
+#[tokio::test]
+async fn work_that_stops_in_time_after_a_loss_is_released_before_the_kill_deadline() {
+    for outage in OUTAGES {
+        let test = async |scene: &Scene| {
+            scene.becomes("leading").await;
+            scene.faulty.set_outage(Some(outage));
+            scene.becomes("stopping").await;
+            let kill_at = scene.status.role().leadership().unwrap().standing.kill_at();
+            while scene.status.late_ends().is_empty() {
+                scene.clock.sleep(Duration::from_millis(50)).await;
+            }
+            assert!(scene.clock.now() < kill_at, "{outage:?}");
+        };
+        Scene::of("here").run_work(Duration::from_millis(2500), None, None, test).await;
     }
 }
 
@@ -272,6 +302,43 @@ async fn standby_accepts_a_step_down_although_its_first_write_failed() {
         assert_eq!(stage().await, Some(Stage::Accepted));
     })
     .await;
+}
+
+#[derive(Debug)]
+struct NoWrite {
+    storage: Arc<dyn SysVvmStorage>,
+    written: CancellationToken,
+}
+
+#[async_trait]
+impl Layer for NoWrite {
+    fn beneath(&self) -> &dyn SysVvmStorage {
+        &*self.storage
+    }
+
+    async fn commit(&self, _at: Partition, _step: Step) -> Result<StepOutcome, WriteError> {
+        self.written.cancel();
+        pending().await
+    }
+}
+
+#[tokio::test]
+async fn stop_of_a_standby_does_not_wait_for_the_write_of_a_request() {
+    let mut scene = Scene::of("here");
+    let (clock, leader, written) = (scene.clock.clone(), record(7), CancellationToken::new());
+    let no_write = NoWrite { storage: Arc::clone(&scene.faulty).into_storage(), written: written.clone() };
+    scene.faulty = FaultyStorage::over(Arc::new(no_write).into_storage());
+    let mut stopped_at = None;
+    let test = async |scene: &Scene| {
+        scene.other.insert_if_not_exist(&key(), Vacant::default(), &leader).await.unwrap();
+        let ask = Ask { incarnation: Incarnation::from_bytes([3; 16]), since_unix_epoch: Duration::ZERO };
+        scene.other.ask_step_down(&key(), leader.epoch, None, leader.ttl, ask).await.unwrap();
+        written.cancelled().await;
+        stopped_at = Some(scene.clock.now());
+    };
+    scene.run_host(None, None, test).await;
+    let took = stopped_at.unwrap().until(clock.now());
+    assert!(took <= Duration::from_millis(100), "{took:?}");
 }
 
 fn link(scene: &Scene) -> Arc<UdpPeerLink> {
