@@ -108,7 +108,7 @@ impl<K: Key> PlannedService<K> {
         let stop = CancellationToken::new();
         let (ready, is_ready) = oneshot::channel();
         let cx = ServiceContext { stop: stop.clone(), slot, standing };
-        let run = ServiceRun { name: Arc::clone(&name), state, ended: false };
+        let run = ServiceRun { name: Arc::clone(&name), state, standing: cx.standing.clone(), ended: false };
         let (sender, ended) = oneshot::channel();
         let task = async move {
             // The receiver may be gone.
@@ -150,6 +150,7 @@ impl Drop for Hosted {
 struct ServiceRun<K: Key> {
     name: Arc<str>,
     state: Arc<VvmState<K>>,
+    standing: Standing,
     ended: bool,
 }
 
@@ -186,6 +187,7 @@ impl<K: Key> ServiceRun<K> {
 
     fn start_failed(&self, error: BoxError) -> Proof {
         let cause = Failure::from(error);
+        self.report_loss();
         if self.state.is_stopping() {
             tracing::info!(service = %self.name, %cause, "the start was cancelled because the VVM stops");
         } else {
@@ -196,6 +198,7 @@ impl<K: Key> ServiceRun<K> {
 
     fn work_ended(&self, result: Result<(), BoxError>) -> Proof {
         let failure = result.err().map(Failure::from);
+        self.report_loss();
         match failure {
             failure if !self.state.is_stopping() => {
                 self.state.report(Problem::Ended { service: self.name(), failure });
@@ -204,6 +207,15 @@ impl<K: Key> ServiceRun<K> {
             None => {}
         }
         Proof::Stopped
+    }
+
+    /// A service may notice the loss before the shutdowner does. Its end is then no problem of its own.
+    fn report_loss(&self) {
+        if !self.state.is_stopping()
+            && let Some(loss) = self.standing.loss()
+        {
+            self.state.report(Problem::Lost(loss.clone()));
+        }
     }
 
     fn panicked(&self, panic: Arc<str>) -> Proof {

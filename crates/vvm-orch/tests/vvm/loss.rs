@@ -12,7 +12,7 @@ use ielections::{
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use vvm_clock::Clock;
-use vvm_orch::{NotLeading, Problem};
+use vvm_orch::{NotLeading, Problem, ServiceContext, service_fn};
 use vvm_storage::ElectionKey;
 
 fn deposed(cluster: &Cluster) -> Process<MockTtlStorage<ElectionKey>> {
@@ -41,6 +41,22 @@ fn loss_stops_the_services_at_once() {
         assert!(process.is_disarmed());
         assert_eq!(cluster.record().await, None);
     });
+}
+
+#[test]
+fn service_that_notices_the_loss_first_does_not_hide_it() {
+    for result in [Ok(()), Err("deposed")] {
+        run(async |cluster| {
+            let process = deposed(&cluster);
+            let watchful = service_fn("a", async move |cx: ServiceContext<_>| {
+                let _ = cx.standing.lost().await;
+                Ok(result?)
+            });
+            let running = process.launch(vec![watchful]);
+            let Some(Problem::Lost(Loss::Vanished)) = running.problem().await else { panic!("{result:?}") };
+            drop(running.shutdown().await);
+        });
+    }
 }
 
 #[test]
