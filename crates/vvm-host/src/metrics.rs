@@ -1,7 +1,7 @@
 //! The metrics of a host and of its primary-only services: one table for Prometheus and OpenTelemetry.
 
 use crate::status::{Call, HostStatus, Role};
-use ielections::Standing;
+use ielections::{Loss, Standing};
 use primary_only::{ServiceState, ServiceStatus};
 use std::time::Duration;
 use vvm_clock::{SystemWallClock, WallClock as _};
@@ -212,7 +212,14 @@ pub(crate) static SERVICES: [Metric<[ServiceStatus]>; 4] = [
 
 /// Without a leadership there is no sample: a meaningless number would raise an alarm, or hide one.
 fn of_leadership<Value>(status: &HostStatus, each: Each<'_, Value>, of: impl Fn(&Standing) -> Value) {
-    if let Some(leading) = status.role().leadership() {
+    let role = status.role();
+    let is_held = |standing: &Standing| match standing.loss() {
+        None => true,
+        Some(Loss::HandedBack) => false,
+        // This process lives, so it has handed back what was lost before that deadline.
+        Some(_) => status.clock.now() < standing.kill_at(),
+    };
+    if let Some(leading) = role.leadership().filter(|leading| is_held(&leading.standing)) {
         each(&[("slot", &leading.slot.to_string())], of(&leading.standing));
     }
 }

@@ -31,8 +31,15 @@ struct Seen {
 }
 
 impl Recent {
-    /// Records the leader of `slot`. It leads until now if it has renewed: a dead one must not seem to lead on.
-    pub(super) fn saw(&mut self, slot: u32, (holder, epoch): (&str, Epoch), renewed: bool, now: Instant) {
+    /// Records the leader of `slot`, or nothing if it is one slot too many. It leads until now if it has renewed: a
+    /// dead one must not seem to lead on.
+    pub(super) fn saw(&mut self, slot: u32, leader: (&str, Epoch), renewed: bool, now: Instant) {
+        if self.leaderships.len() < KEPT || self.leaderships.iter().any(|seen| seen.slot == slot) {
+            self.note(slot, leader, renewed, now);
+        }
+    }
+
+    fn note(&mut self, slot: u32, (holder, epoch): (&str, Epoch), renewed: bool, now: Instant) {
         let latest = self.leaderships.iter_mut().rfind(|seen| seen.slot == slot);
         let is_known = latest.as_ref().is_some_and(|seen| seen.epoch >= epoch);
         if let Some(seen) = latest.filter(|seen| seen.epoch == epoch) {
@@ -55,7 +62,7 @@ impl Recent {
     /// Records the role of this process, whose name is `holder`, beside the role before.
     pub(super) fn changed(&mut self, holder: &str, (before, role): (&Role, &Role), now: Instant) {
         for leading in [before, role].into_iter().filter_map(Role::leadership) {
-            self.saw(leading.slot, (holder, leading.standing.epoch()), true, now);
+            self.note(leading.slot, (holder, leading.standing.epoch()), true, now);
         }
         if let Role::Stopping { leading, why } = role {
             let kind = match why {

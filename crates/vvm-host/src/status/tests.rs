@@ -1,5 +1,10 @@
 use super::*;
-use crate::{host_storage::HostStorage, local_wakeups::LocalWakeups};
+use crate::{
+    host_storage::HostStorage,
+    local_wakeups::LocalWakeups,
+    metrics::{HOST, Samples},
+    timeline::BarKind,
+};
 use ielections::{
     Candidacy, Elections, Entry, Epoch, Holder, Incarnation, Leadership, Terms, Ttl, TtlStorage as _, Vacant,
     Version,
@@ -100,6 +105,14 @@ impl Scene {
         leadership
     }
 
+    fn samples(&self, metric: &str) -> usize {
+        let metric = HOST.iter().find(|known| known.name == metric).unwrap();
+        let Samples::Gauge(read) = metric.samples else { panic!() };
+        let mut count = 0;
+        read(&self.status, &mut |_, _| count += 1);
+        count
+    }
+
     fn losses(&self) -> Vec<(&'static str, u64)> {
         self.status.telemetry.losses().filter(|(_, count)| *count > 0).collect()
     }
@@ -155,7 +168,7 @@ fn record_that_has_stood_for_its_ttl_is_called_expired() {
 
 #[test]
 fn picture_has_each_leader_for_as_long_as_it_renewed_and_the_deadline_of_this_process() {
-    use crate::timeline::BarKind::{Dead, Leads, Ttl};
+    use BarKind::{Dead, Leads, Ttl};
     run(async |scene| {
         scene.status.campaigns();
         for renewed in [0, 1, 1] {
@@ -193,6 +206,26 @@ fn picture_has_each_leader_for_as_long_as_it_renewed_and_the_deadline_of_this_pr
         let shown = scene.status.timeline();
         let last = shown.bars.last().unwrap();
         assert_eq!((&*last.holder, seconds(last.span.start, last.span.end)), ("here", 3));
+        leadership.release().await;
+    });
+}
+
+#[test]
+fn picture_of_many_slots_keeps_those_that_were_seen_first_and_its_own() {
+    run(async |scene| {
+        for _look in 0..2 {
+            for slot in SlotNumber::all(NonZeroU32::new(80).unwrap()).skip(1) {
+                let found = Slot::Held { entry: record(3), proven_age: None };
+                scene.status.saw(&ElectionKey { slot, ..key() }, &found);
+            }
+            scene.clock.sleep(Duration::from_secs(5)).await;
+        }
+        let leadership = scene.lead().await;
+        let shown = scene.status.timeline();
+        let leads = shown.bars.iter().filter(|bar| matches!(bar.kind, BarKind::Leads(_)));
+        let since = |slot| leads.clone().find(|bar| bar.slot == slot).map(|bar| bar.span.start);
+        assert_eq!(since(60), Some(shown.span.start));
+        assert!(since(1).is_some());
         leadership.release().await;
     });
 }
@@ -280,7 +313,9 @@ fn leader_leads_while_it_works_and_has_time_left() {
         scene.status.stops_by(leadership.standing(), WhyStopping::Asked);
         assert!(scene.status.leads().is_none(), "its work stops");
         assert!(matches!(scene.status.role(), Role::Stopping { why: WhyStopping::Asked, .. }));
+        assert_eq!(scene.samples("vvm_epoch"), 1);
         leadership.release().await;
+        assert_eq!(scene.samples("vvm_epoch"), 0, "the role is the same until the next campaign");
         assert_eq!((scene.status.telemetry.leaderships.get(), scene.losses()), (1, vec![]));
     });
 }
