@@ -36,6 +36,8 @@ pub(crate) struct HostStorage {
     on_claim: Option<OnClaim>,
     /// The incarnation that `on_claim` heard last, if its record may stand.
     reported: Mutex<Option<Incarnation>>,
+    /// The last take-over that was sent, until an answer or a read shows its record (I7).
+    taking_over: Mutex<Option<Incarnation>>,
     /// Records whose deletion was asked for and has no answer. The engine asks only once the work has stopped (I6).
     left_behind: Mutex<Vec<(SlotNumber, Incarnation, Epoch)>>,
 }
@@ -60,6 +62,7 @@ impl HostStorage {
             next_look_at: Mutex::new(Instant::ORIGIN),
             on_claim: None,
             reported: Mutex::new(None),
+            taking_over: Mutex::new(None),
             left_behind: Mutex::default(),
         }
     }
@@ -168,6 +171,23 @@ impl HostStorage {
         self.report(LeftBehind { slot, epoch, incarnation, ttl });
     }
 
+    fn claimed(&self, key: &ElectionKey, entry: &Entry, claim: Claim) -> Claim {
+        match &claim {
+            Claim::Claimed => self.stands(entry),
+            Claim::Refused(found) => {
+                self.report_gone(entry.incarnation());
+                self.saw(key, found);
+            }
+        }
+        claim
+    }
+
+    fn stands(&self, entry: &Entry) {
+        if self.taking_over.lock().take_if(|sent| *sent == entry.incarnation()).is_some() {
+            self.status.telemetry.take_overs.inc();
+        }
+    }
+
     pub(crate) fn leads(&self, key: &ElectionKey, standing: &Standing, ttl: Ttl) {
         let (slot, epoch, incarnation) = (key.slot, standing.epoch(), standing.incarnation());
         self.report(LeftBehind { slot, epoch, incarnation, ttl });
@@ -180,6 +200,7 @@ impl HostStorage {
     }
 
     fn saw(&self, key: &ElectionKey, found: &Slot) {
+        found.entry().into_iter().for_each(|entry| self.stands(entry));
         let is = |incarnation, epoch| found.entry().is_some_and(|entry| entry.is_of(incarnation, epoch));
         let mut left = self.left_behind.lock();
         // A stale read shows an earlier epoch.
@@ -225,11 +246,7 @@ impl TtlStorage<ElectionKey> for HostStorage {
         self.may_claim(key, vacant.last_epoch)?;
         self.claims(key, entry);
         let claim = self.watch(Call::Write, self.storage.insert_if_not_exist(key, vacant, entry)).await?;
-        if let Claim::Refused(found) = &claim {
-            self.report_gone(entry.incarnation());
-            self.saw(key, found);
-        }
-        Ok(claim)
+        Ok(self.claimed(key, entry, claim))
     }
 
     async fn take_over(
@@ -240,17 +257,9 @@ impl TtlStorage<ElectionKey> for HostStorage {
     ) -> Result<Claim, WriteError> {
         self.may_claim(key, Some(observed.epoch))?;
         self.claims(key, entry);
+        *self.taking_over.lock() = Some(entry.incarnation());
         let claim = self.watch(Call::Write, self.storage.take_over(key, observed, entry)).await?;
-        match &claim {
-            Claim::Claimed => {
-                self.status.telemetry.take_overs.inc();
-            }
-            Claim::Refused(found) => {
-                self.report_gone(entry.incarnation());
-                self.saw(key, found);
-            }
-        }
-        Ok(claim)
+        Ok(self.claimed(key, entry, claim))
     }
 
     async fn compare_and_swap(

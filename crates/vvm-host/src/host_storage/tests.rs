@@ -8,7 +8,10 @@ use futures_util::FutureExt as _;
 use ielections::{Holder, Ttl};
 use std::time::Duration;
 use testing_time::MockClock;
-use vvm_storage::{Ask, Stage, StageChange, testing::FaultyStorage};
+use vvm_storage::{
+    Ask, Stage, StageChange,
+    testing::{FaultyStorage, Outage},
+};
 
 const FIRST_CHANCE: Duration = Duration::from_secs(3);
 
@@ -171,6 +174,25 @@ async fn step_down_request_left_behind_is_ignored_after_its_lifetime() {
     let StageChange::Done(request) = accepted else { panic!("{accepted:?}") };
     assert_eq!(scene.host.look_at_requests().await.unwrap(), (OperatorRequests::default(), Some(request)));
     assert_eq!(scene.host.requests().borrow().step_down, None);
+}
+
+#[tokio::test]
+async fn take_over_without_an_answer_is_counted_when_a_read_shows_it() {
+    let scene = Scene::of("a").await;
+    let (first, second) = (record(2), record(3));
+    scene.claim().await.unwrap();
+    scene.faulty.set_outage(Some(Outage::Away));
+    let unknown = scene.host.take_over(&key(), &first, &second).await;
+    assert!(matches!(unknown, Err(WriteError::Unknown(_))), "{unknown:?}");
+    scene.faulty.set_outage(None);
+    // The storage has carried it out.
+    assert_eq!(scene.storage.take_over(&key(), &first, &second).await.unwrap(), Claim::Claimed);
+    let count = || scene.host.status.telemetry.take_overs.get();
+    assert_eq!(count(), 0);
+    for _read in 0..2 {
+        scene.host.get(&key()).await.unwrap();
+        assert_eq!(count(), 1);
+    }
 }
 
 /// The guardian has to know the record of every claim that may be applied.
