@@ -142,6 +142,11 @@ impl Lease {
         self.calls = period.map_or(self.timing, Timing::support);
     }
 
+    /// How many attempts may have been applied without an answer.
+    pub(super) fn unresolved(&self) -> usize {
+        self.attempts.0.len()
+    }
+
     pub(super) fn last_write(&self) -> u64 {
         self.last_write
     }

@@ -444,6 +444,7 @@ impl PeerLink<ElectionKey> for UdpPeerLink {
             Withdrawal::Asked => ("asked", "it stops"),
             Withdrawal::Stop => ("stopping", "this leader stops"),
             Withdrawal::Silent => ("silent", "it does not answer"),
+            Withdrawal::Slow => ("slow", "the storage is too slow for the support period"),
         };
         tracing::info!(
             target: "vvm", event, %name, slot = 1, epoch = own.record.1.get(), %address, why,

@@ -15,6 +15,10 @@ const FAR: u64 = 1 << 32;
 /// How many tests a standby passes before it is named.
 const TESTS: u8 = 3;
 
+/// After so many renewals without an answer within P/10, the TTL limits the next: if the storage is slow, and not down, that
+/// one is confirmed, and the successor withdrawn.
+const UNANSWERED: usize = 3;
+
 /// The leader's side: when it names a successor, and what it owes to its word. It knows the deadline of the support
 /// alone; that of the TTL stays with the [`Lease`], and the earlier one counts (N1).
 #[derive(Clone, Hash, Debug)]
@@ -59,8 +63,9 @@ enum Phase {
         passed: u8,
         ping: Option<SentPing>,
         next: Instant,
-        /// It has asked for a renewal, because the storage's last answer is older than P.
-        renews: bool,
+        /// It asks for no renewal before, and how much later for the next: the storage's last answer is older than P, or
+        /// came late.
+        renews: (Instant, Duration),
     },
     /// No ping has named the standby yet.
     Tightening {
@@ -83,6 +88,13 @@ struct Named {
     ping_at: Instant,
     leaves: bool,
     withdraws: bool,
+}
+
+impl Named {
+    fn withdraw(&mut self, lease: &mut Lease) {
+        self.withdraws = true;
+        lease.number_from(self.bound);
+    }
 }
 
 /// An event of a support.
@@ -133,6 +145,8 @@ pub enum Withdrawal {
     Stop,
     /// It has acknowledged no ping that was sent in the last P/4.
     Silent,
+    /// The storage takes longer for a write than P/10.
+    Slow,
 }
 
 impl Support {
@@ -201,7 +215,8 @@ impl Support {
                 let is_new = (pairing.incarnation, pairing.epoch) == self.record
                     && self.named_before != Some(pairing.offer);
                 if is_new && now >= self.names_from && self.stop == Stop::None {
-                    self.phase = Phase::Testing { pairing, passed: 0, ping: None, next: now, renews: false };
+                    let renews = (now, self.period.get());
+                    self.phase = Phase::Testing { pairing, passed: 0, ping: None, next: now, renews };
                 }
             }
             (
@@ -260,12 +275,19 @@ impl Support {
 
     fn confirmed(&mut self, now: Instant, version: Version, lease: &mut Lease) -> Option<SupportStep> {
         self.confirmed_at = now;
-        let Phase::Named(named) = &self.phase else { return None };
+        let is_near = self.is_storage_near(now, lease);
+        let Phase::Named(named) = &mut self.phase else { return None };
         if version.write < named.bound {
+            if !is_near {
+                named.withdraw(lease);
+            } else if !named.withdraws {
+                lease.limit_calls(Some(self.period));
+            }
             return named.withdraws.then_some(SupportStep::Renew);
         }
         let why = match self.stop {
             _ if named.leaves => Withdrawal::Asked,
+            Stop::None if !is_near => Withdrawal::Slow,
             Stop::None => Withdrawal::Silent,
             Stop::By(_) | Stop::Allowed => Withdrawal::Stop,
         };
@@ -308,11 +330,12 @@ impl Support {
                 self.phase = Phase::Tightening { pairing: *pairing, counts_from: now };
                 SupportStep::Arm(timing.kill_at(now))
             }
-            // Once: with a long TTL, the next renewal is far.
-            Phase::Testing { passed, renews, .. }
-                if *passed >= TESTS && !is_near && !*renews && lease.is_waiting() =>
+            // With a long TTL, the next renewal is far.
+            Phase::Testing { passed, renews: (from, pause), .. }
+                if *passed >= TESTS && !is_near && now >= *from && lease.is_waiting() =>
             {
-                *renews = true;
+                *from = now.after(*pause);
+                *pause = (*pause * 2).min(self.longest_wait);
                 SupportStep::Renew
             }
             Phase::Testing { next, .. } if now < *next => SupportStep::Sleep(*next),
@@ -336,9 +359,11 @@ impl Support {
             Phase::Named(named) => {
                 let withdraw_at = timing.withdraw_at(named.counts_from);
                 if !named.withdraws && (named.leaves || self.stop != Stop::None || now >= withdraw_at) {
-                    named.withdraws = true;
-                    lease.number_from(named.bound);
+                    named.withdraw(lease);
                     return SupportStep::Renew;
+                }
+                if lease.unresolved() >= UNANSWERED {
+                    lease.limit_calls(None);
                 }
                 if now >= named.ping_at {
                     self.number += 1;
@@ -385,9 +410,10 @@ impl Support {
         };
         match &mut self.phase {
             Phase::Alone | Phase::Over => {}
-            Phase::Testing { pairing, ping: sent, next, .. } => {
+            Phase::Testing { pairing, ping: sent, next, renews: (from, _), .. } => {
                 sent.iter_mut().for_each(|sent| ping(sent, to));
                 to.until(next);
+                to.until(from);
                 pairing.rebase(to);
             }
             Phase::Tightening { pairing, counts_from } => {
