@@ -410,6 +410,34 @@ fn leader_whose_successor_is_gone_withdraws_it_and_stays() {
 }
 
 #[test]
+fn naming_after_many_withdrawals_waits_for_a_quarter_of_the_ttl() {
+    in_mock_time(async |mut pair| {
+        let ttl = P * 8;
+        (pair.leader.ttl, pair.standby.ttl) = (ttl, ttl);
+        let leadership = pair.leader.acquire().await;
+        let is_named = || pair.leader.process.deadman.armed() == 2;
+        let story = async {
+            pair.until(is_named).await;
+            for wait in [P, P * 2, ttl / 4, ttl / 4] {
+                pair.standby.cut();
+                pair.until(|| !is_named()).await;
+                let withdrawn_at = pair.clock.now();
+                pair.standby.link.is_cut.store(false, Ordering::Relaxed);
+                pair.until(is_named).await;
+                let waited = withdrawn_at.until(pair.clock.now());
+                assert!(waited >= wait && waited <= wait + P * 2, "{waited:?} instead of {wait:?}");
+            }
+        };
+        tokio::select! {
+            biased;
+            _ = pair.standby.acquire() => panic!("two leaders"),
+            () = story => {}
+        }
+        assert_eq!(leadership.release().await, ReleaseOutcome::Released);
+    });
+}
+
+#[test]
 fn planned_stop_of_the_leader_withdraws_first() {
     in_mock_time(async |pair| {
         let leadership = pair.leader.acquire().await;
