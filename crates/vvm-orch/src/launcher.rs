@@ -6,7 +6,7 @@ use crate::{BoxError, Failure, Problem, Service, ServiceContext, VvmLeadership, 
 use ielections::{
     Candidacy, Elections, Key, Leadership, Spawn, Standing, env::caught, successor::SuccessorTerms,
 };
-use std::{fmt, sync::Arc};
+use std::{fmt, future::poll_fn, mem, sync::Arc, task::Poll};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -179,6 +179,8 @@ impl<K: Key> ServiceRun<K> {
         };
         // A stopping launcher has dropped the receiver.
         let _ = ready.send(());
+        // It wakes the launcher, which may have to run on this thread: work that blocks must not come first.
+        yield_now().await;
         match caught(work).await {
             Ok(result) => self.work_ended(result),
             Err(panic) => self.panicked(panic),
@@ -226,6 +228,15 @@ impl<K: Key> ServiceRun<K> {
     fn name(&self) -> Arc<str> {
         Arc::clone(&self.name)
     }
+}
+
+async fn yield_now() {
+    let mut is_first = true;
+    poll_fn(|cx| {
+        cx.waker().wake_by_ref();
+        if mem::replace(&mut is_first, false) { Poll::Pending } else { Poll::Ready(()) }
+    })
+    .await;
 }
 
 impl<K: Key> Drop for ServiceRun<K> {

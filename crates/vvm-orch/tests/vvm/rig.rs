@@ -19,9 +19,8 @@ pub(crate) type Services = Vec<Box<dyn Service<ElectionKey>>>;
 pub(crate) const TTL: Ttl = Ttl::DEFAULT;
 
 pub(crate) fn run<Test: Future<Output = ()>>(test: impl FnOnce(Cluster) -> Test) {
-    let clock = MockClock::starting_at(Instant::from_nanos(1_000_000_000));
-    let database = MemDatabase::new(Arc::new(clock.clone()));
-    in_mock_time(&clock, test(Cluster { clock: clock.clone(), database }));
+    let cluster = Cluster::new();
+    in_mock_time(&cluster.clock.clone(), test(cluster));
 }
 
 pub(crate) fn run_one<Test: Future<Output = ()>>(test: impl FnOnce(Cluster, Process) -> Test) {
@@ -37,6 +36,12 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
+    pub(crate) fn new() -> Self {
+        let clock = MockClock::starting_at(Instant::from_nanos(1_000_000_000));
+        let database = MemDatabase::new(Arc::new(clock.clone()));
+        Self { clock, database }
+    }
+
     pub(crate) fn key() -> ElectionKey {
         ElectionKey { cluster: "tests".into(), slot: SlotNumber::FIRST }
     }

@@ -1,8 +1,9 @@
 use crate::rig::{Act, Cluster, TTL, run, run_one};
 use ielections::testing::mock::{Fault, Verb};
+use std::{thread, time::Duration};
 use tokio_util::sync::CancellationToken;
-use vvm_clock::Clock;
-use vvm_orch::{NotLeading, Problem};
+use vvm_clock::{Clock, SystemClock};
+use vvm_orch::{NotLeading, Problem, ServiceContext, service_fn};
 
 #[test]
 fn service_starts_after_the_previous_is_ready_and_leading_resolves_after_the_last() {
@@ -24,6 +25,30 @@ fn service_starts_after_the_previous_is_ready_and_leading_resolves_after_the_las
         assert_eq!(process.journal.lines(), ["a starts", "a is ready", "b starts", "b is ready"]);
         running.shutdown().await.unwrap();
     });
+}
+
+/// How many tasks ran before on this thread decides whether another thread may run the launcher.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn work_that_blocks_its_thread_holds_up_no_other_service_and_no_stop() {
+    for earlier in (0..20).map(|trial| trial % 4) {
+        let cluster = Cluster::new();
+        let process = cluster.process("leader");
+        let blocking = service_fn("blocking", async |cx: ServiceContext<_>| {
+            let give_up_at = SystemClock::read().after(Duration::from_secs(20));
+            while !cx.stop.is_cancelled() {
+                if SystemClock::read() >= give_up_at {
+                    return Err("it was not stopped".into());
+                }
+                thread::yield_now();
+            }
+            Ok(())
+        });
+        let mut services = process.probes(&["a", "b", "c"][..earlier]);
+        services.extend([blocking, process.probe("last").boxed()]);
+        let running = process.launch(services);
+        running.leading().await.unwrap();
+        running.shutdown().await.unwrap();
+    }
 }
 
 #[test]
