@@ -247,6 +247,14 @@ fn slot_that_seems_to_go_back_is_read_linearizably() {
     assert!(matches!(step, CampaignStep::TakeOver(0, ..)), "{step:?}");
 }
 
+#[test]
+fn released_slot_is_claimed_without_another_read() {
+    let (mut campaign, now) = second_scan();
+    let released = Slot::Vacant(Vacant { last_epoch: Some(epoch(5)) });
+    let step = sends(&mut campaign, now, scanned([released]));
+    assert!(matches!(step, CampaignStep::Insert(0, ..)), "{step:?}");
+}
+
 /// A record of the released epoch is from before the release.
 #[test]
 fn released_slot_that_seems_held_again_is_read_linearizably() {
