@@ -123,7 +123,7 @@ impl Statements for MySql {
 
     fn history() -> String {
         format!(
-            "SELECT witness, generation, max_ttl_nanos, server = {HERE}, {FIT}, {SERVER_MILLIS} FROM sysvvm_history"
+            "SELECT witness, generation, max_ttl_nanos, server = {HERE}, {FIT}, {SERVER_MILLIS}, NULL FROM sysvvm_history"
         )
     }
 

@@ -60,6 +60,6 @@ pub(super) fn settings(extent: &str, lock_timeout: Duration) -> String {
 pub(super) fn history() -> String {
     format!(
         "SELECT encode(h.witness, 'hex'), h.timeline, h.max_ttl_nanos, {NAMES_THIS_SERVER}{TIMELINE}, true, \
-            {SERVER_MILLIS} FROM sysvvm.history h, pg_control_system() c"
+            {SERVER_MILLIS}, h.system FROM sysvvm.history h, pg_control_system() c"
     )
 }

@@ -147,7 +147,7 @@ impl<S: Driver> SqlStorage<S, S::Session> {
         // It was adopted in this very transaction, or before.
         let history = self.shown(&answer)?;
         let history = history.ok_or_else(|| DecodeError::of("a history that was not adopted"))?;
-        if ours.as_ref().is_some_and(|ours| history.generation < ours.generation) {
+        if ours.as_ref().is_some_and(|ours| history.is_before(ours)) {
             self.connections.leave_host();
             return Err(DriverError::RolledBack(
                 "this server has an earlier history than this process has seen: an old primary runs again, so stop it; \

@@ -20,6 +20,8 @@ pub(crate) const ADOPTED: &str = "none: waiting after a fail-over of the databas
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Lineage {
     pub(crate) witness: Vec<u8>,
+    /// The cluster whose timeline `generation` is. `None` on MySQL, where an old primary is adopted anew.
+    system: Option<u64>,
     /// Rises with each fail-over.
     pub(crate) generation: u64,
     /// No claim may have a larger TTL.
@@ -48,11 +50,17 @@ impl Lineage {
         self.witness == other.witness
     }
 
-    /// Columns: witness, generation, largest TTL, whether it names the server, whether that is fit, its clock in ms.
+    /// Whether it is that of an old primary of `other`, which runs again.
+    pub(crate) fn is_before(&self, other: &Self) -> bool {
+        self.system.is_some() && self.system == other.system && self.generation < other.generation
+    }
+
+    /// Columns: witness, generation, largest TTL, whether it names the server, whether that is fit, its clock in ms, system.
     pub(crate) fn shown(row: Option<&Row>) -> Result<ServerHistory, DecodeError> {
         let row = row.ok_or_else(|| DecodeError::of("the table of the history is empty"))?;
-        let history =
-            Self { witness: row.bytes(0)?, generation: row.number(1)?, max_ttl: ttl(row.number(2)?)? };
+        let system = if row.is_null(6) { None } else { Some(row.number(6)?) };
+        let (witness, max_ttl) = (row.bytes(0)?, ttl(row.number(2)?)?);
+        let history = Self { witness, system, generation: row.number(1)?, max_ttl };
         Ok(ServerHistory {
             adopted: row.is_true(3)?.then_some(history),
             is_fit: row.is_true(4)?,

@@ -150,6 +150,25 @@ async fn old_primary_that_runs_again_is_left_by_a_handle_that_saw_the_new_one() 
     assert!(is_waiting(&stands, 5), "{stands:?}");
 }
 
+/// As `pg_upgrade` and a dump make it: its timelines begin anew.
+#[tokio::test(flavor = "multi_thread")]
+async fn new_cluster_with_the_rows_of_the_last_one_is_adopted() {
+    let (mut pair, new) = (Pair::<Postgres>::start().await, start(&[]));
+    init_storage(&format!("{}?max_ttl=2s", new.url("postgres"))).await.unwrap();
+    let url = pair.url().replace("/postgres?", &format!(",{}/postgres?", new.address()));
+    let handle = opened(&url).await.unwrap();
+    pair.cut().await;
+    pair.fail_over();
+    let stands = refused_claim(&*handle, "slot", &VACANT, &entry(5, 1, TTL)).await;
+    let kept = "SELECT format('UPDATE sysvvm.history SET system = %s, timeline = %s, witness = %L', \
+                system, timeline, witness) FROM sysvvm.history";
+    let kept = text(&client(&pair.standby).await, kept).await;
+    client(&new).await.batch_execute(&kept).await.unwrap();
+    pair.standby.kill().unwrap();
+    let stands = refused_claim(&*handle, "slot", &stands, &entry(6, 1, TTL)).await;
+    assert!(is_waiting(&stands, 6), "{stands:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn leadership_survives_a_restart_of_the_server_within_its_lease() {
     let mut server = start(&[]);
