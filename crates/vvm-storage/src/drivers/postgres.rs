@@ -51,6 +51,7 @@
 //! | success with a warning (01000: the wait for a standby was cancelled) | `Unknown` | `Unavailable` | committed, perhaps on the primary alone |
 //! | connection broken, or no answer within the request timeout | `Unknown` | `Unavailable` | the server may have begun |
 //! | another history, to a renewal, release or batch | `Replaced` | – | nothing was written, and another leader may be at work |
+//! | an earlier timeline of the same system: an old primary runs again | `NotApplied` | `Unavailable` | nothing was written; the leader's record is on another host |
 //! | this machine's clock 12 h or more from the server's, at a claim | `NotApplied` | – | nothing was written |
 //! | another history, to a claim | refused | adopted, and read again | nothing was written |
 //! | a row that makes no sense | `Fatal` | `Fatal` | another program writes to the schema |

@@ -119,9 +119,23 @@ impl<S: Driver> SqlStorage<S, S::Session> {
         Ok(shown.adopted)
     }
 
+    /// Leaves the host, and fails, if it is an old primary: a leader of the later history goes back to its own server.
+    fn check_is_latest(&self, shown: &Lineage) -> Result<(), DriverError> {
+        if !self.history().is_some_and(|ours| shown.is_before(&ours)) {
+            return Ok(());
+        }
+        self.connections.leave_host();
+        Err(DriverError::RolledBack(
+            "this server has an earlier history than this process has seen: an old primary runs again, so stop it; \
+             or a backup was restored, so restart this process"
+                .into(),
+        ))
+    }
+
     /// Whether the history that `answer` shows at its end is still the one that our writes name.
     fn is_same_history(&self, answer: &StatementResults) -> Result<bool, DriverError> {
         let (Some(shown), Some(ours)) = (self.shown(answer)?, self.history()) else { return Ok(false) };
+        self.check_is_latest(&shown)?;
         let is_same = ours.is_same(&shown);
         if is_same && shown.max_ttl > ours.max_ttl {
             self.set_history(shown);
@@ -147,14 +161,7 @@ impl<S: Driver> SqlStorage<S, S::Session> {
         // It was adopted in this very transaction, or before.
         let history = self.shown(&answer)?;
         let history = history.ok_or_else(|| DecodeError::of("a history that was not adopted"))?;
-        if ours.as_ref().is_some_and(|ours| history.is_before(ours)) {
-            self.connections.leave_host();
-            return Err(DriverError::RolledBack(
-                "this server has an earlier history than this process has seen: an old primary runs again, so stop it; \
-                 or a backup was restored, so restart this process"
-                    .into(),
-            ));
-        }
+        self.check_is_latest(&history)?;
         let slot = rows::slot(answer.row_from_end(1).filter(|_| at.is_some()))?;
         if !ours.is_some_and(|ours| ours.is_same(&history)) {
             let location = self.connections.address();

@@ -1,10 +1,13 @@
 use super::client_at;
 use crate::{
     driver::{TTL, VACANT, entry, opened, slot_of},
-    failover_suite::{self, Pair, Promotable, claimed, is_waiting, peeked, refused_claim},
+    failover_suite::{self, Pair, Promotable, claimed, is_waiting, peeked, refused_claim, settled},
     is_refused,
 };
-use ielections::{Candidacy, Holder, ReadError, Terms, Ttl, WriteError, testing::elections_suite::Process};
+use ielections::{
+    Candidacy, Fence, Holder, ReadError, Terms, Ttl, WriteError, documents::DocumentVersion,
+    testing::elections_suite::Process,
+};
 use servers::{postgres::Postgres, replicated::Replicated as _};
 use std::{path::Path, sync::Arc, time::Duration};
 use tokio_postgres::Client;
@@ -148,6 +151,37 @@ async fn old_primary_that_runs_again_is_left_by_a_handle_that_saw_the_new_one() 
     }
     let stands = peeked(&*handle, "slot").await;
     assert!(is_waiting(&stands, 5), "{stands:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn leader_that_meets_an_old_primary_goes_back_to_its_own_server() {
+    let mut pair = Pair::<Postgres>::start().await;
+    let leader = pair.open().await;
+    pair.cut().await;
+    pair.fail_over();
+    let stands = refused_claim(&*leader, "slot", &VACANT, &entry(5, 1, TTL)).await;
+    let held = entry(stands.last_epoch().unwrap().get() + 1, 1, TTL);
+    claimed(&*leader, "slot", &stands, &held).await;
+    pair.standby.kill().unwrap();
+    pair.primary.restart().unwrap();
+    let fence = Fence { epoch: held.epoch, incarnation: held.incarnation(), after: DocumentVersion::NONE };
+    let renewal = Step::renew(&held, &entry(held.epoch.get(), 2, TTL));
+    let release = Step::release(held.incarnation(), held.epoch);
+    for step in [renewal.clone(), Step::batch(&fence, &[]), release] {
+        loop {
+            match leader.commit(slot_of("slot"), step.clone()).await {
+                Err(WriteError::NotApplied(cause))
+                    if cause.to_string().contains("an old primary runs again") =>
+                {
+                    break;
+                }
+                Err(WriteError::NotApplied(_) | WriteError::Unknown(_)) => {}
+                other => panic!("{step:?}: {other:?}"),
+            }
+        }
+    }
+    pair.standby.restart().unwrap();
+    assert_eq!(settled(&*leader, "slot", renewal).await.unwrap(), StepOutcome::Applied);
 }
 
 /// As `pg_upgrade` and a dump make it: its timelines begin anew.
