@@ -179,6 +179,10 @@ pub async fn open_read_only(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn 
             let cells = crate::sled::SledCells::open(place.path.as_ref()).await?;
             Ok(Arc::new(crate::cells::Cells::to_look(cells)))
         }
+        #[cfg(feature = "postgres")]
+        "postgres" => Ok(Arc::new(crate::postgres::PostgresStorage::open_read_only(url).await?)),
+        #[cfg(feature = "mysql")]
+        "mysql" => Ok(Arc::new(crate::mysql::MySqlStorage::open_read_only(url).await?)),
         _ => open(url, clock).await,
     }
 }

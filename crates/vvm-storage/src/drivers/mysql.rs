@@ -51,10 +51,11 @@ mod rows;
 mod statements;
 
 use super::sql::{
-    connection::ConnectionPool,
+    connection::{ConnectionPool, Server as _},
     driver::{Driver, SqlStorage},
     errors::DriverError,
     history::Lineage,
+    opening::Purpose,
     rows::StatementResults,
 };
 use crate::opening::OpenError;
@@ -68,7 +69,7 @@ use std::time::Duration;
 pub type MySqlStorage = SqlStorage<MySql, Session>;
 
 impl MySqlStorage {
-    /// Connects to the database that `url` names, and checks server and tables. Creates nothing.
+    /// Connects to the database that `url` names, and checks server and tables, and that the login may write. Creates nothing.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -76,7 +77,12 @@ impl MySqlStorage {
     /// # Cancel safety
     /// Dropped, it leaves nothing open.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
-        Self::opened(url).await
+        Self::opened(MySql::at(url)?, Purpose::Lead).await
+    }
+
+    /// As [`open`](Self::open), errors and cancel safety too, for a login that may only read.
+    pub async fn open_read_only(url: &str) -> Result<Self, OpenError> {
+        Self::opened(MySql::at(url)?, Purpose::Look).await
     }
 }
 

@@ -72,10 +72,11 @@ mod statements;
 
 use crate::{
     drivers::sql::{
-        connection::ConnectionPool,
+        connection::{ConnectionPool, Server as _},
         driver::{Driver, SqlStorage},
         errors::DriverError,
         history::Lineage,
+        opening::Purpose,
         rows::StatementResults,
     },
     key::Partition,
@@ -93,7 +94,7 @@ use tokio_postgres::error::{DbError, Severity, SqlState};
 pub type PostgresStorage = SqlStorage<Postgres, Session>;
 
 impl PostgresStorage {
-    /// Connects to the database that `url` names, and checks server and schema. Creates nothing.
+    /// Connects to the database that `url` names, and checks server and schema, and that the login may write. Creates nothing.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -101,7 +102,12 @@ impl PostgresStorage {
     /// # Cancel safety
     /// Dropped, it leaves nothing open.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
-        Self::opened(url).await
+        Self::opened(Postgres::at(url)?, Purpose::Lead).await
+    }
+
+    /// As [`open`](Self::open), errors and cancel safety too, for a login that may only read.
+    pub async fn open_read_only(url: &str) -> Result<Self, OpenError> {
+        Self::opened(Postgres::at(url)?, Purpose::Look).await
     }
 
     /// Connects as the caller's own `config` says, and checks server and schema as [`open`](Self::open) does.
@@ -134,7 +140,7 @@ impl PostgresStorage {
         tls: Option<rustls::ClientConfig>,
         options: OpenOptions,
     ) -> Result<Self, OpenError> {
-        Self::opened_on(Postgres::of_config(config, tls, options)?).await
+        Self::opened(Postgres::of_config(config, tls, options)?, Purpose::Lead).await
     }
 }
 

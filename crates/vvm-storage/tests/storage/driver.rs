@@ -12,8 +12,8 @@ use tempfile::TempDir;
 use testing_time::MockClock;
 use vvm_clock::SystemClock;
 use vvm_storage::{
-    ClusterName, Description, ElectionKey, ElectionsTtlStorage, OpenError, Partition, SlotNumber, Step,
-    StepOutcome, SysVvmStorage, init_storage, testing::compare_steps,
+    ClusterName, Description, ElectionKey, ElectionsTtlStorage, OpenError, OpenErrorKind, Partition,
+    SlotNumber, Step, StepOutcome, SysVvmStorage, init_storage, testing::compare_steps,
 };
 
 type Open = dyn Fn() -> BoxFuture<'static, Arc<dyn SysVvmStorage>> + Send + Sync;
@@ -247,7 +247,14 @@ pub(crate) async fn age_is_that_of_the_last_write(storage: &dyn SysVvmStorage, a
 }
 
 pub(crate) async fn login_can_look_but_not_claim(url: &str) {
-    let storage = opened(url).await.unwrap();
+    let error = opened(url).await.expect_err("opened to lead");
+    let says = error.to_string();
+    assert!(
+        error.kind() == OpenErrorKind::Refused && says.contains("lacks a right") && says.contains("GRANT"),
+        "{says}"
+    );
+    let clock = Arc::new(SystemClock::start().unwrap());
+    let storage = vvm_storage::url::open_read_only(url, clock).await.unwrap();
     assert_eq!(storage.peek(&[slot_of("slot")]).await.unwrap(), [VACANT]);
     let claim = storage.commit(slot_of("slot"), Step::claim(&VACANT, &entry(1, 1, TTL))).await;
     assert!(

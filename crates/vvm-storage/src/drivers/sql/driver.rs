@@ -4,7 +4,7 @@ use super::{
     connection::ConnectionPool,
     errors::{DecodeError, DriverError},
     history::{Clocks, ComparedHistory, Lineage},
-    opening::{self, Opening},
+    opening::{self, Opening, Purpose},
     rows::{self, Row, StatementResults},
     statements,
 };
@@ -52,12 +52,8 @@ pub struct SqlStorage<Server, Session> {
 }
 
 impl<S: Driver> SqlStorage<S, S::Session> {
-    pub(in crate::drivers) async fn opened(url: &str) -> Result<Self, OpenError> {
-        Self::opened_on(S::at(url)?).await
-    }
-
-    pub(in crate::drivers) async fn opened_on(server: S) -> Result<Self, OpenError> {
-        let (connections, shown) = opening::open(server).await?;
+    pub(in crate::drivers) async fn opened(server: S, purpose: Purpose) -> Result<Self, OpenError> {
+        let (connections, shown) = opening::open(server, purpose).await?;
         let clocks = Clocks::default();
         clocks.seen(connections.clock(), shown.server_time);
         Ok(Self { connections, history: Mutex::new(shown.adopted), clocks })

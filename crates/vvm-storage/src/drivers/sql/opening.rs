@@ -45,8 +45,16 @@ pub(crate) fn is_ours(what: &str, comment: &str) -> Result<(), OpenError> {
     }
 }
 
+/// What a handle is opened for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::drivers) enum Purpose {
+    Lead,
+    Look,
+}
+
 pub(super) async fn open<S: Opening>(
     server: S,
+    purpose: Purpose,
 ) -> Result<(ConnectionPool<S, S::Session>, ServerHistory), OpenError> {
     if let Some(warning) = server.unencrypted() {
         tracing::warn!(storage = %server.address(), "{warning}");
@@ -59,10 +67,14 @@ pub(super) async fn open<S: Opening>(
             connections.address().database
         )));
     }
-    let answer = connections.ask(&S::history()).await.map_err(|error| lacks(&connections, error, USE))?;
-    let shown =
-        Lineage::shown(answer.row(0)).map_err(|damaged| DriverError::from(damaged).into_open_error())?;
-    Ok((connections, shown))
+    // Later, a right that is missing may be given back, and ends no candidate.
+    let text = match purpose {
+        Purpose::Lead => format!("{}; {}", writes_of_nothing::<S>(), S::history()),
+        Purpose::Look => S::history(),
+    };
+    let answer = connections.ask(&text).await.map_err(|error| lacks(&connections, error, USE))?;
+    let shown = Lineage::shown(answer.row_from_end(0));
+    Ok((connections, shown.map_err(|damaged| DriverError::from(damaged).into_open_error())?))
 }
 
 const CREATE: usize = 0;

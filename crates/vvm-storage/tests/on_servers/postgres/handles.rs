@@ -196,7 +196,7 @@ async fn login_that_may_only_read_can_look_but_not_claim() {
     let of_login = url(&database).replace("postgres@", &format!("{login}@"));
     login_can_look_but_not_claim(&of_login).await;
     // A right that is withdrawn may be given back.
-    let storage = PostgresStorage::open(&of_login).await.unwrap();
+    let storage = PostgresStorage::open_read_only(&of_login).await.unwrap();
     let at = [slot_of("slot")];
     storage.peek(&at).await.unwrap();
     owner.batch_execute(&format!("REVOKE ALL ON ALL TABLES IN SCHEMA sysvvm FROM {login}")).await.unwrap();
