@@ -48,7 +48,7 @@
 //! | severity ERROR, any other (55P03 lock timeout, 57014 cancelled, 25006 read-only, 40P01 deadlock, 53xxx) | `NotApplied` | `Unavailable` | rolled back |
 //! | severity ERROR, class 08 (a pooler lost its server) or 40003 | `Unknown` | `Unavailable` | the commit may have been sent before |
 //! | severity FATAL or PANIC (57P01, or a pooler that lost its server), or one that is not known | `Unknown` | `Unavailable` | it may come after the commit |
-//! | success with a warning (01000: the wait for a standby was cancelled) | `Unknown` | `Unavailable` | committed, perhaps on the primary alone |
+//! | success with a warning (01000: the wait for a standby was cancelled), but not that ids run out | `Unknown` | `Unavailable` | committed, perhaps on the primary alone |
 //! | connection broken, or no answer within the request timeout | `Unknown` | `Unavailable` | the server may have begun |
 //! | another history, to a renewal, release or batch | `Replaced` | – | nothing was written, and another leader may be at work |
 //! | an earlier timeline of the same system: an old primary runs again | `NotApplied` | `Unavailable` | nothing was written; the leader's record is on another host |

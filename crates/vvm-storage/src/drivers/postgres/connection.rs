@@ -355,6 +355,10 @@ impl connection::Session for Session {
     }
 }
 
+/// The routines of a server that warn before a commit, at each new id, for the days in which ids run out. Other warnings
+/// may be those of a cancelled wait, on a server that we don't know.
+const OF_IDS: [&str; 2] = ["GetNewTransactionId", "GetNewMultiXactId"];
+
 /// The answer to a request of the client library, whose first poll queues its message. Drives the connection meanwhile.
 pub(super) async fn answered<T>(
     connection: &mut Connection<Socket, Encrypted>,
@@ -371,7 +375,8 @@ pub(super) async fn answered<T>(
             return Poll::Ready(None);
         }
         let driven = drive(connection, context, notified, |notice| {
-            if notice.parsed_severity() == Some(Severity::Warning) {
+            let is_of_ids = notice.routine().is_some_and(|routine| OF_IDS.contains(&routine));
+            if notice.parsed_severity() == Some(Severity::Warning) && !is_of_ids {
                 warning = Some(format!("{} ({})", notice.message(), notice.code().code()));
             }
         });
@@ -466,5 +471,53 @@ impl Session {
         );
         let answer = self.ask(&text).await?;
         Ok(SessionSettings { history: Lineage::shown(answer.row_from_end(0))?.adopted, lock_timeout })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpListener,
+    };
+
+    fn message(kind: &str, body: &str) -> Vec<u8> {
+        let length = body.len() as u32 + 4;
+        [kind.as_bytes(), &length.to_be_bytes(), body.as_bytes()].concat()
+    }
+
+    #[tokio::test]
+    async fn warning_that_ids_run_out_is_not_taken_for_a_cancelled_wait() {
+        for (routine, is_unknown) in [
+            ("GetNewTransactionId", false),
+            ("GetNewMultiXactId", false),
+            ("SyncRepWaitForLSN", true),
+            ("WaitForQuorum", true),
+        ] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let url = format!("postgres://user@{}/database", listener.local_addr().unwrap());
+            let warning = format!("SWARNING\0VWARNING\0C01000\0Mwarned\0R{routine}\0\0");
+            let written = [message("N", &warning), message("C", "UPDATE 1\0"), message("Z", "I")];
+            let logged_in = [message("R", "\0\0\0\0"), message("Z", "I")];
+            let answering = async {
+                let (mut client, _) = listener.accept().await.unwrap();
+                for answer in [logged_in.concat(), written.concat()] {
+                    assert_ne!(client.read(&mut [0; 1024]).await.unwrap(), 0);
+                    client.write_all(&answer).await.unwrap();
+                }
+            };
+            let asking = async {
+                let postgres = Postgres::parse(&url).unwrap();
+                let configuration = configuration(&postgres.address.hosts[0], &postgres).unwrap();
+                let connected = configuration.connect(MakeRustlsConnect::new(off().unwrap())).await;
+                let (client, connection) = connected.unwrap();
+                Session::new(client, connection).ask("UPDATE").await
+            };
+            let (answer, ()) = tokio::join!(asking, answering);
+            assert_eq!(answer.is_ok(), !is_unknown, "{routine}: {answer:?}");
+            let is_not_replicated = matches!(answer, Err(DriverError::NotReplicated(_)));
+            assert_eq!(is_not_replicated, is_unknown, "{routine}: {answer:?}");
+        }
     }
 }
