@@ -22,7 +22,7 @@ use ielections::{
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -78,12 +78,12 @@ impl<S: Driver> SqlStorage<S, S::Session> {
         &self.connections
     }
 
-    fn history(&self) -> Option<Lineage> {
-        self.history.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn locked_history(&self) -> MutexGuard<'_, Option<Lineage>> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn set_history(&self, history: Lineage) {
-        *self.history.lock().unwrap_or_else(PoisonError::into_inner) = Some(history);
+    fn history(&self) -> Option<Lineage> {
+        self.locked_history().clone()
     }
 
     /// Of verbs that know no TTL.
@@ -128,15 +128,18 @@ impl<S: Driver> SqlStorage<S, S::Session> {
         ))
     }
 
-    /// Whether the history that `answer` shows at its end is still the one that our writes name.
-    fn is_same_history(&self, answer: &StatementResults) -> Result<bool, DriverError> {
-        let (Some(shown), Some(ours)) = (self.shown(answer)?, self.history()) else { return Ok(false) };
+    /// Whether the history that `answer` shows at its end is `known`, which was ours when the request was sent.
+    fn is_same_history(
+        &self,
+        answer: &StatementResults,
+        known: Option<&Lineage>,
+    ) -> Result<bool, DriverError> {
+        let Some(shown) = self.shown(answer)? else { return Ok(false) };
         self.check_is_latest(&shown)?;
-        let is_same = ours.is_same(&shown);
-        if is_same && shown.max_ttl > ours.max_ttl {
-            self.set_history(shown);
+        if let Some(ours) = self.locked_history().as_mut().filter(|ours| ours.is_same(&shown)) {
+            ours.max_ttl = ours.max_ttl.max(shown.max_ttl);
         }
-        Ok(is_same)
+        Ok(known.is_some_and(|known| known.is_same(&shown)))
     }
 
     /// Fails if this machine's clock is far from the server's. Asks the server before it does.
@@ -162,7 +165,7 @@ impl<S: Driver> SqlStorage<S, S::Session> {
         if !ours.is_some_and(|ours| ours.is_same(&history)) {
             let location = self.connections.address();
             tracing::warn!(%location, "the database failed over or was restored: slots wait for the largest TTL");
-            self.set_history(history);
+            *self.locked_history() = Some(history);
         }
         Ok(slot)
     }
@@ -199,7 +202,7 @@ impl<S: Driver> SqlStorage<S, S::Session> {
                 if answer.affected(S::BATCH_STATEMENT) > 0 {
                     return Ok(Some(StepOutcome::Applied));
                 }
-                let is_same = self.is_same_history(&answer)?;
+                let is_same = self.is_same_history(&answer, Some(history))?;
                 Ok(is_same.then_some(StepOutcome::Refused(CurrentState::Nothing)))
             }
         }
@@ -241,7 +244,7 @@ impl<S: Driver> SqlStorage<S, S::Session> {
             return Ok(Some(self.applied(at, step)));
         }
         let stands = rows::slot(answer.row(shown))?;
-        match unwritten(step, stands, self.is_same_history(&answer)?) {
+        match unwritten(step, stands, self.is_same_history(&answer, Some(history))?) {
             RefusalCause::Refused(stands) => Ok(Some(StepOutcome::Refused(stands.into()))),
             RefusalCause::OtherHistory => Ok(None),
             RefusalCause::NotShown => Err(DecodeError::not_shown().into()),
@@ -265,10 +268,11 @@ impl<S: Driver> SqlStorage<S, S::Session> {
         locks: bool,
         at: Option<&Partition>,
     ) -> Result<Vec<Row>, DriverError> {
+        let known = self.history();
         if S::READS_ALONE
-            && let Some(history) = self.history()
+            && let Some(history) = &known
             && let Some(answer) =
-                S::send_single(&self.connections, statement, &history, self.lock_timeout()).await?
+                S::send_single(&self.connections, statement, history, self.lock_timeout()).await?
         {
             return Ok(answer.into_rows(0));
         }
@@ -279,7 +283,7 @@ impl<S: Driver> SqlStorage<S, S::Session> {
         };
         // The history is shown after the slots: if it is ours then, it was before.
         let answer = send().await?;
-        if self.is_same_history(&answer)? {
+        if self.is_same_history(&answer, known.as_ref())? {
             return Ok(answer.into_rows(place));
         }
         let answer = match self.adopt(at).await {

@@ -10,7 +10,7 @@ use crate::{
 use ielections::{ReadError, WriteError};
 use std::{sync::Arc, time::Duration};
 use vvm_storage::{
-    OpenErrorKind, Step, StepOutcome, SysVvmStorage, init_storage,
+    OpenErrorKind, Partition, Step, StepOutcome, SysVvmStorage, init_storage,
     postgres::{OpenOptions, PostgresStorage},
 };
 
@@ -160,6 +160,30 @@ async fn lost_connection_behind_the_server_leaves_a_write_unknown() {
         assert_eq!(matches!(error, WriteError::Unknown(_)), is_unknown, "{code}: {error:?}");
         assert!(is_unknown || matches!(error, WriteError::NotApplied(_)), "{code}: {error:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn write_that_waits_while_its_handle_adopts_another_history_is_replaced() {
+    let (database, storage) = opened().await;
+    let (storage, other) = (Arc::new(storage), client(&database).await);
+    // Adoption leaves requests of operators as they are.
+    let (pause, paused) = (Partition::from_bytes(*b"\x03name"), entry(1, 1, Duration::from_secs(600)));
+    storage.commit(pause.clone(), Step::claim(&VACANT, &paused)).await.unwrap();
+    other.batch_execute("UPDATE sysvvm.history SET witness = 'another'").await.unwrap();
+    other.batch_execute("BEGIN; SELECT FROM sysvvm.leader FOR UPDATE").await.unwrap();
+    let renewal = tokio::spawn({
+        let (storage, pause) = (Arc::clone(&storage), pause.clone());
+        async move { renewed(&*storage, &pause, &paused, 2).await }
+    });
+    let waiting = "SELECT FROM pg_stat_activity WHERE application_name = 'vvm' AND wait_event_type = 'Lock' \
+                   AND datname = current_database()";
+    while other.query(waiting, &[]).await.unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    storage.peek(&[pause]).await.unwrap();
+    other.batch_execute("COMMIT").await.unwrap();
+    let renewal = renewal.await.unwrap();
+    assert!(matches!(renewal, Err(WriteError::Replaced(_))), "{renewal:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
