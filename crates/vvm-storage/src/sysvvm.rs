@@ -125,7 +125,7 @@ pub trait SysVvmStorage: Debug + Send + Sync + 'static {
     }
 
     /// Returns how long ago each record was written by the database's own clock, for people: that clock may jump, so no
-    /// candidate may rely on it. `None` for a slot without a record, and if the database keeps no times.
+    /// candidate may rely on it. `None` for a record that no leader wrote, and if the database keeps no times.
     async fn shown_ages(&self, at: &[Partition]) -> Result<Vec<Option<Duration>>, ReadError> {
         Ok(vec![None; at.len()])
     }

@@ -245,6 +245,7 @@ pub(crate) async fn look_after_a_fail_over_shows_a_new_version_and_no_smaller_ep
     // The plain look adopts: no candidate sees epoch 5 again.
     let stands = peeked(&*observer, "slot").await;
     assert!(is_waiting(&stands, 6), "{stands:?}");
+    assert_eq!(observer.shown_ages(&[slot_of("slot")]).await.unwrap(), [None], "no leader wrote it");
 }
 
 pub(crate) async fn epoch_is_not_given_out_again<S: Promotable>() {

@@ -169,8 +169,9 @@ impl Statements for MySql {
     fn ages(at: &[Partition]) -> String {
         format!(
             "SELECT pk, GREATEST(0, TIMESTAMPDIFF(MICROSECOND, written_at, SYSDATE(6)) DIV 1000) FROM sysvvm_leader \
-             WHERE pk IN ({}) AND incarnation IS NOT NULL AND written_at IS NOT NULL",
-            keys(at)
+             WHERE pk IN ({}) AND holder <> {} AND written_at IS NOT NULL",
+            keys(at),
+            hex(ADOPTED.as_bytes())
         )
     }
 

@@ -129,10 +129,10 @@ impl Statements for Postgres {
     fn ages(at: &[Partition]) -> String {
         let text = "SELECT encode(pk, 'hex'), GREATEST(0, extract(epoch FROM \
                 clock_timestamp() - (to_jsonb(l) ->> 'written_at')::timestamptz) * 1000)::bigint::text \
-             FROM sysvvm.leader l WHERE pk = ANY ($1) AND incarnation IS NOT NULL \
+             FROM sysvvm.leader l WHERE pk = ANY ($1) AND holder <> $2 \
                 AND to_jsonb(l) ->> 'written_at' IS NOT NULL";
         let keys = at.iter().map(Partition::as_bytes).collect();
-        Statement::new(text.into(), [Value::Keys(keys)]).to_string()
+        Statement::new(text.into(), [Value::Keys(keys), Value::Bytes(Some(ADOPTED.as_bytes()))]).to_string()
     }
 
     fn claim<'a>(

@@ -49,7 +49,7 @@ pub(crate) trait Statements: Sized + 'static {
 
     fn peek(at: &[Partition]) -> Self::Statement<'_>;
 
-    /// Shows how many milliseconds ago records were written by the server's clock, with their keys before that.
+    /// Shows how many milliseconds ago leaders wrote records, by the server's clock, with their keys before that.
     fn ages(at: &[Partition]) -> String;
 
     /// Replaces exactly the state `from` by `entry`. The number of rows tells whether it did.
