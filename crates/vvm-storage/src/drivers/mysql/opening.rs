@@ -20,12 +20,12 @@ use crate::{
 impl Opening for MySql {
     const CREATED: (&str, &str) = ("tables sysvvm_…", "creates them");
 
-    /// Semi-synchronous replication has other names in MySQL 8.0.26 and later.
     const DESCRIBE: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('version', 'innodb_flush_log_at_trx_commit', \
-            'innodb_doublewrite', 'log_bin', 'sync_binlog', 'rpl_semi_sync_master_enabled', \
-            'rpl_semi_sync_source_enabled'); \
+            'innodb_doublewrite', 'log_bin', 'sync_binlog'); \
         SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'; \
-        SELECT generation, max_ttl_nanos DIV 1000000 FROM sysvvm_history";
+        SELECT generation, max_ttl_nanos DIV 1000000 FROM sysvvm_history; \
+        SHOW GLOBAL STATUS LIKE 'Rpl_semi_sync_%_status'; \
+        SHOW GRANTS";
 
     async fn is_there(connections: &ConnectionPool<Self, Session>) -> Result<bool, OpenError> {
         let names: Vec<String> = TABLES.iter().map(|(name, _)| format!("'{name}'")).collect();
@@ -69,15 +69,20 @@ impl Opening for MySql {
         let value = |name: &str| shown.get(name).map_or("unknown", String::as_str);
         let version = value("version");
         let name = if version.contains("MariaDB") { "MariaDB" } else { "MySQL" };
-        let is_synchronous =
-            ["rpl_semi_sync_master_enabled", "rpl_semi_sync_source_enabled"].map(value).contains(&"ON");
+        // Of the two sides and their two names, that of a primary. It is OFF once no replica answered in time.
+        let is_synchronous = settings(answer.rows(3)).iter().any(|(name, status)| {
+            ["Rpl_semi_sync_master_status", "Rpl_semi_sync_source_status"].contains(&&**name)
+                && status == "ON"
+        });
         let replicas = answer.row(1).map_or(Ok(0), |row| row.number(0))?;
+        let sees_all = replicas > 0 || answer.rows(4).iter().any(|row| row.text(0).is_ok_and(grants_process));
+        let counted = replicas.to_string();
         let mut description = Description::new(format!("{name} {version}"))
             .with("innodb_flush_log_at_trx_commit", value("innodb_flush_log_at_trx_commit"))
             .with("innodb_doublewrite", value("innodb_doublewrite"))
             .with("log_bin", value("log_bin"))
             .with("sync_binlog", value("sync_binlog"))
-            .with("replicas", replicas);
+            .with("replicas", if sees_all { &counted } else { "unknown, GRANT PROCESS ON *.* shows them" });
         if let Some(row) = answer.row(2) {
             description = description
                 .with("generation", row.text(0)?)
@@ -97,4 +102,9 @@ impl Opening for MySql {
         }
         Ok(description)
     }
+}
+
+fn grants_process(grant: &str) -> bool {
+    let rights = grant.split_once(" ON *.* TO ").map_or("", |(rights, _)| rights);
+    ["PROCESS", "ALL PRIVILEGES"].iter().any(|right| rights.contains(right))
 }

@@ -1,6 +1,6 @@
 use super::started;
 use crate::{
-    driver::{TTL, VACANT, entry},
+    driver::{TTL, VACANT, described, entry},
     failover_suite::{
         self, Pair, Promotable, claimed, is_waiting, peeked, refused_claim, settled, vacant, vacated,
     },
@@ -76,4 +76,19 @@ async fn server_that_was_restored_and_whose_name_is_cleared_is_another_history()
     assert!(matches!(renewal, Err(WriteError::Replaced(_))), "{renewal:?}");
     let stands = refused_claim(&*pair.open().await, "slot", &VACANT, &entry(7, 1, TTL)).await;
     assert!(is_waiting(&stands, 6), "{stands:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_that_no_commit_waits_for_any_more_are_described_as_asynchronous() {
+    let pair = Pair::<MariaDb>::start().await;
+    pair.primary.statement("SET GLOBAL rpl_semi_sync_master_timeout = 1").unwrap();
+    pair.primary.statement("SET GLOBAL rpl_semi_sync_master_enabled = ON").unwrap();
+    let asynchronous = async || {
+        let described = described(&pair.url()).await;
+        assert_eq!(described.setting("replicas"), Some("1"));
+        described.concerns.iter().any(|concern| concern.contains("asynchronous"))
+    };
+    assert!(!asynchronous().await);
+    vacated(&*pair.open().await, "slot", 5).await;
+    assert!(asynchronous().await);
 }

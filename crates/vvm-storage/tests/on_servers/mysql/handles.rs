@@ -218,6 +218,10 @@ async fn login_with_a_password_that_may_only_read_can_look_but_not_claim() {
     let missing = error.to_string().split_once("As an administrator of the database: ").unwrap().1.to_owned();
     other.ask(&missing.replace("'HOST'", "'%'")).unwrap();
     init_storage(&of_login).await.unwrap();
+    let replicas = async || described(&of_login).await.setting("replicas").unwrap().to_owned();
+    assert!(replicas().await.starts_with("unknown, GRANT PROCESS"));
+    other.ask(&format!("GRANT PROCESS ON *.* TO {login}")).unwrap();
+    assert_eq!(replicas().await, "0");
     other.ask(&format!("ALTER USER {login} ACCOUNT LOCK")).unwrap();
     is_refused(&of_login, OpenErrorKind::Refused, &["refuses the connection: ", "locked"]).await;
     other.ask(&format!("DROP USER {login}")).unwrap();
