@@ -86,7 +86,6 @@ fn replacement(at: &Partition, stands: &str, entry: &Entry, compared: ComparedHi
     )
 }
 
-/// That the database has this history, and `condition` with it.
 fn holds(history: &Lineage, condition: &str) -> String {
     format!(
         "EXISTS (SELECT 1 FROM sysvvm_history h WHERE h.witness = {} AND h.server = {HERE} AND {FIT} \

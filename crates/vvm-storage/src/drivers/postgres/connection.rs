@@ -141,7 +141,6 @@ fn check(host: &Host, answer: &StatementResults) -> Result<(u64, bool), OpenErro
     Ok((row.number(5).map_err(unreadable)?, row.is_true(6).map_err(unreadable)?))
 }
 
-/// Nothing was sent but a login.
 fn of_connecting(host: &Host, address: &Address, error: &tokio_postgres::Error) -> OpenError {
     let why = described(error);
     if let Some(way_out) = config::way_out(error) {
@@ -434,7 +433,6 @@ impl fmt::Debug for Session {
 pub(super) struct SessionSettings {
     /// `None`: no candidate has adopted the one that the server has.
     history: Option<Lineage>,
-    /// Waits for a lock end after it.
     lock_timeout: Duration,
 }
 

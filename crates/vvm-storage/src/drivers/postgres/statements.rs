@@ -28,7 +28,6 @@ use ielections::{DocumentWrite, Entry, Epoch, Fence, Incarnation, Slot, Ttl, Vac
 use std::{fmt, time::Duration};
 use tokio_postgres::types::ToSql;
 
-/// The columns of a slot, text, by whichever protocol it comes.
 const SLOT: &str = "epoch::text, encode(incarnation, 'hex'), write::text, ttl_nanos::text, \
     encode(holder, 'hex'), last_batch::text";
 

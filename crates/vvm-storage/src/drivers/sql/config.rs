@@ -60,7 +60,6 @@ impl Address {
         Ok((Self { password, ..Self::new(scheme, hosts, user, database) }, options))
     }
 
-    /// With the defaults of all options.
     pub(crate) fn new(scheme: &'static str, hosts: Vec<Host>, user: String, database: String) -> Self {
         Self {
             scheme,
@@ -105,7 +104,6 @@ impl fmt::Display for Address {
     }
 }
 
-/// `names` are the options that only the driver has.
 pub(crate) fn no_option(name: &str, names: &str) -> String {
     format!(
         "there is no option `{name}`; there are connections, password_file, max_ttl, request_timeout, {names}"

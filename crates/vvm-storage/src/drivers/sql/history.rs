@@ -50,7 +50,6 @@ impl Lineage {
         self.witness == other.witness
     }
 
-    /// Whether it is that of an old primary of `other`, which runs again.
     pub(crate) fn is_before(&self, other: &Self) -> bool {
         self.system.is_some() && self.system == other.system && self.generation < other.generation
     }

@@ -32,7 +32,6 @@ pub(crate) trait Opening: Server + Statements {
     fn description(answer: &StatementResults) -> Result<Description, DecodeError>;
 }
 
-/// Fails unless `comment`, which `what` has, is ours.
 pub(crate) fn is_ours(what: &str, comment: &str) -> Result<(), OpenError> {
     match comment {
         FORMAT => Ok(()),
@@ -45,7 +44,6 @@ pub(crate) fn is_ours(what: &str, comment: &str) -> Result<(), OpenError> {
     }
 }
 
-/// What a handle is opened for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::drivers) enum Purpose {
     Lead,
@@ -67,7 +65,6 @@ pub(super) async fn open<S: Opening>(
             connections.address().database
         )));
     }
-    // Later, a right that is missing may be given back, and ends no candidate.
     let text = match purpose {
         Purpose::Lead => format!("{}; {}", writes_of_nothing::<S>(), S::history()),
         Purpose::Look => S::history(),
@@ -81,7 +78,6 @@ const CREATE: usize = 0;
 
 const USE: usize = 1;
 
-/// Says how the login gets the right that it lacks, if that is the cause.
 fn lacks<S: Opening>(
     connections: &ConnectionPool<S, S::Session>,
     error: DriverError,

@@ -60,7 +60,6 @@ pub(crate) trait Statements: Sized + 'static {
         compared: ComparedHistory<'a>,
     ) -> Self::Statement<'a>;
 
-    /// Replaces exactly this record by `entry`.
     fn renew<'a>(
         at: &'a Partition,
         held: &'a Entry,
