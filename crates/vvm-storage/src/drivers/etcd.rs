@@ -15,7 +15,7 @@
 //! ids, and revisions, which go back when a cluster is restored from a backup. A handle that finds another storage is
 //! `Replaced` from then on.
 //!
-//! **Members.** Another one is tried if one accepts no connection in time, and by the next request after one is silent.
+//! **Members.** Another one is tried if one accepts no connection in time, and next after one is silent or begins no watch.
 //!
 //! **Errors.** What is not in the table is `Unknown` to a write, and `Unavailable` to a read.
 //!

@@ -172,6 +172,11 @@ impl Connections {
         &self.limiter.clock
     }
 
+    fn leave(&self, channel: &Arc<Channel>) {
+        self.next.is_silent(channel.endpoint, self.address.hosts.len());
+        self.current().take_if(|current| Arc::ptr_eq(current, channel));
+    }
+
     fn current(&self) -> MutexGuard<'_, Option<Arc<Channel>>> {
         self.channel.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -183,10 +188,8 @@ impl Connections {
 
 impl Drop for PendingCall<'_> {
     fn drop(&mut self) {
-        let (silent, of) = (&self.channel, self.of);
         if !self.is_answered {
-            of.next.is_silent(silent.endpoint, of.address.hosts.len());
-            of.current().take_if(|current| Arc::ptr_eq(current, silent));
+            self.of.leave(&self.channel);
         }
     }
 }
@@ -206,7 +209,8 @@ pub(in crate::drivers) struct Watch {
 }
 
 impl Connections {
-    /// Has a member watch these ranges, and returns once it does. Dropped, it leaves nothing open.
+    /// Has a member watch these ranges, and returns once it does. Dropped, it leaves nothing open. A member without a
+    /// leader answers looks, and only this failure shows that another member is to be asked.
     pub(super) async fn watch(&self, ranges: Vec<WatchCreateRequest>) -> Result<Watch, DriverError> {
         let channel = self.channel().await?;
         let beginning = async {
@@ -225,8 +229,15 @@ impl Connections {
             Ok(answers)
         };
         let answers = self.limiter.in_time(beginning).await;
-        let answers = answers.unwrap_or_else(|silence| Err(DriverError::NotBegun(silence)))?;
-        Ok(Watch { answers, _channel: channel })
+        match answers.unwrap_or_else(|silence| Err(DriverError::NotBegun(silence))) {
+            Ok(answers) => Ok(Watch { answers, _channel: channel }),
+            Err(error) => {
+                if !error.leaves_connection_usable() {
+                    self.leave(&channel);
+                }
+                Err(error)
+            }
+        }
     }
 }
 
@@ -375,4 +386,52 @@ fn alert(why: &str) -> Option<rustls::Error> {
     let known = [Alert::CertificateRequired, Alert::CertificateExpired];
     let known = known.into_iter().find(|alert| text == format!("{alert:?}"));
     Some(rustls::Error::AlertReceived(known.unwrap_or(Alert::BadCertificate)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use tokio::{net::TcpListener, task::JoinSet};
+
+    async fn member_that_answers(
+        status: &'static str,
+        watches: Arc<AtomicUsize>,
+        members: &mut JoinSet<()>,
+    ) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        members.spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                let watches = Arc::clone(&watches);
+                connections.spawn(async move {
+                    let mut connection = h2::server::handshake(stream).await.unwrap();
+                    while let Some(Ok((asked, mut answer))) = connection.accept().await {
+                        watches.fetch_add(usize::from(asked.uri().path() == WATCH), Ordering::Relaxed);
+                        let head = http::Response::builder().header("content-type", "application/grpc");
+                        let head = head.header("grpc-status", status).body(()).unwrap();
+                        answer.send_response(head, true).unwrap();
+                    }
+                });
+            }
+        });
+        address
+    }
+
+    #[tokio::test]
+    async fn watch_that_a_member_without_a_leader_refuses_is_begun_at_another_and_a_denied_one_is_not() {
+        for (status, begun) in [("14", [1, 1]), ("7", [2, 0])] {
+            let watches = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
+            let mut members = JoinSet::new();
+            let one = member_that_answers(status, Arc::clone(&watches[0]), &mut members).await;
+            let other = member_that_answers(status, Arc::clone(&watches[1]), &mut members).await;
+            let address = Address::parse(&format!("etcd://{one},{other}/vvm")).unwrap();
+            let connections = Connections::new(address).unwrap();
+            for _ in 0..2 {
+                connections.watch(Vec::new()).await.unwrap_err();
+            }
+            assert_eq!(watches.each_ref().map(|count| count.load(Ordering::Relaxed)), begun, "{status}");
+        }
+    }
 }
