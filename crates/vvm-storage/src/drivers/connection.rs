@@ -3,15 +3,17 @@
 use super::errors::HandleClosed;
 use crate::opening::OpenError;
 #[cfg(any(feature = "etcd", feature = "kubernetes", feature = "mysql"))]
-use std::io;
+use futures_util::{StreamExt as _, stream::FuturesUnordered};
 #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+#[cfg(any(feature = "etcd", feature = "kubernetes", feature = "mysql"))]
+use std::{io, net::SocketAddr};
 use tokio::sync::{Semaphore, SemaphorePermit};
 #[cfg(any(feature = "etcd", feature = "kubernetes", feature = "mysql"))]
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
+    net::{TcpStream, lookup_host},
 };
 use vvm_clock::{Clock as _, DisplayDuration, SystemClock};
 
@@ -124,9 +126,9 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 const VANISHED: Duration = Duration::from_secs(30);
 
 #[cfg(any(feature = "etcd", feature = "kubernetes", feature = "mysql"))]
-pub(super) async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
+pub(super) async fn tcp(host: &str, port: u16, clock: &SystemClock) -> io::Result<TcpStream> {
     use rustix::net::sockopt;
-    let stream = TcpStream::connect((host, port)).await?;
+    let stream = connected(lookup_host((host, port)).await?, clock).await?;
     stream.set_nodelay(true)?;
     sockopt::set_socket_keepalive(&stream, true)?;
     sockopt::set_tcp_keepidle(&stream, VANISHED / 2)?;
@@ -137,18 +139,74 @@ pub(super) async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
+/// How long an address has to itself: one in a lost zone, or of IPv6 without a way, never answers.
+#[cfg(any(feature = "etcd", feature = "kubernetes", feature = "mysql"))]
+const HEAD_START: Duration = Duration::from_millis(100);
+
+/// Connects to the address that answers first. Each begins once the one before has failed or has had its head start.
+#[cfg(any(feature = "etcd", feature = "kubernetes", feature = "mysql"))]
+async fn connected(
+    addresses: impl Iterator<Item = SocketAddr>,
+    clock: &SystemClock,
+) -> io::Result<TcpStream> {
+    let mut addresses = addresses.peekable();
+    let mut attempts = FuturesUnordered::new();
+    let mut refusal = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    loop {
+        attempts.extend(addresses.next().map(TcpStream::connect));
+        tokio::select! {
+            biased;
+            Some(attempt) = attempts.next() => match attempt {
+                Ok(stream) => return Ok(stream),
+                Err(error) => refusal = error,
+            },
+            () = clock.sleep(HEAD_START), if addresses.peek().is_some() => {}
+            else => return Err(refusal),
+        }
+    }
+}
+
 #[cfg(all(test, any(feature = "etcd", feature = "kubernetes", feature = "mysql")))]
 mod tests {
     use super::*;
     use rustix::net::sockopt;
+    use tokio::net::TcpSocket;
 
     #[tokio::test]
     async fn peer_that_vanishes_is_noticed_whether_or_not_bytes_are_under_way() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let stream = tcp("127.0.0.1", listener.local_addr().unwrap().port()).await.unwrap();
+        let clock = SystemClock::start().unwrap();
+        let stream = tcp("127.0.0.1", listener.local_addr().unwrap().port(), &clock).await.unwrap();
         assert!(sockopt::socket_keepalive(&stream).unwrap());
         let probes = sockopt::tcp_keepintvl(&stream).unwrap() * sockopt::tcp_keepcnt(&stream).unwrap();
         assert_eq!(sockopt::tcp_keepidle(&stream).unwrap() + probes, VANISHED);
         assert_eq!(u128::from(sockopt::tcp_user_timeout(&stream).unwrap()), VANISHED.as_millis());
+    }
+
+    #[tokio::test]
+    async fn address_that_is_silent_or_refuses_leaves_time_for_the_next_one() {
+        let loopback = "127.0.0.1:0".parse().unwrap();
+        let silent = TcpSocket::new_v4().unwrap();
+        silent.bind(loopback).unwrap();
+        let silent = silent.listen(0).unwrap();
+        let silent_at = silent.local_addr().unwrap();
+        let _fills_its_queue = std::net::TcpStream::connect(silent_at).unwrap();
+        let refusing = std::net::TcpListener::bind(loopback).unwrap();
+        let refusing_at = refusing.local_addr().unwrap();
+        drop(refusing);
+        let open = std::net::TcpListener::bind(loopback).unwrap();
+        let open_at = open.local_addr().unwrap();
+        let clock = SystemClock::start().unwrap();
+        for first in [silent_at, refusing_at] {
+            tokio::select! {
+                stream = connected([first, open_at].into_iter(), &clock) => {
+                    assert_eq!(stream.unwrap().peer_addr().unwrap(), open_at);
+                }
+                () = clock.sleep(Duration::from_secs(60)) => panic!("{first} takes all the time"),
+            }
+        }
+        let refused = connected([refusing_at].into_iter(), &clock).await.unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+        assert_eq!(connected([].into_iter(), &clock).await.unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 }

@@ -310,7 +310,7 @@ impl Connections {
         let parts = u32::try_from(hosts.len() + 1).unwrap_or(u32::MAX);
         let (host, within) = (&hosts[endpoint], *request_timeout / parts);
         let started = async {
-            let channel = start(endpoint, host, tls.as_ref()).await?;
+            let channel = start(endpoint, host, tls.as_ref(), self.clock()).await?;
             // A peer shows that it speaks gRPC by any status. TLS 1.3 refuses a certificate with the first answer.
             match channel.call(STATUS, None, within, &StatusRequest {}).await {
                 Ok(StatusResponse { .. }) | Err(CallError::Status { .. }) => Ok(channel),
@@ -324,9 +324,14 @@ impl Connections {
 
 const ETCD: &str = "etcd";
 
-async fn start(endpoint: usize, host: &Host, tls: Option<&Tls>) -> Result<Channel, OpenError> {
+async fn start(
+    endpoint: usize,
+    host: &Host,
+    tls: Option<&Tls>,
+    clock: &SystemClock,
+) -> Result<Channel, OpenError> {
     let tls = tls.map(connector).transpose()?;
-    let stream = tcp(&host.name, host.port).await.map_err(|cause| unreachable(ETCD, host, &cause))?;
+    let stream = tcp(&host.name, host.port, clock).await.map_err(|cause| unreachable(ETCD, host, &cause))?;
     let (stream, scheme): (Box<dyn Stream>, _) = match tls {
         None => (Box::new(stream), "http"),
         Some(tls) => {

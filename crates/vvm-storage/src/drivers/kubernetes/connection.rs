@@ -137,7 +137,7 @@ impl Connections {
             }
         }
         let within = self.connecting;
-        match self.limiter.within(within, Session::connect(&self.cluster, own)).await {
+        match self.limiter.within(within, Session::connect(&self.cluster, own, self.clock())).await {
             Ok(connected) => Ok(connected?),
             Err(_silence) => {
                 let why = format!("no connection within {}", DisplayDuration(within));
@@ -179,14 +179,18 @@ pub(super) struct Session {
 }
 
 impl Session {
-    async fn connect(cluster: &Cluster, own: Option<(Pem, Pem)>) -> Result<Self, OpenError> {
+    async fn connect(
+        cluster: &Cluster,
+        own: Option<(Pem, Pem)>,
+        clock: &SystemClock,
+    ) -> Result<Self, OpenError> {
         let server = &cluster.server;
         let tls = cluster.tls.as_ref().map(|(tls, name)| {
             let tls = Tls { own: own.clone().or_else(|| tls.own.clone()), ..tls.clone() };
             Ok::<_, OpenError>((TlsConnector::from(Arc::new(tls.read()?)), name))
         });
         let tls = tls.transpose()?;
-        let stream = tcp(&cluster.host, cluster.port).await;
+        let stream = tcp(&cluster.host, cluster.port, clock).await;
         let stream = stream.map_err(|cause| unreachable(API_SERVER, server, &cause))?;
         let stream: Box<dyn Stream> = match tls {
             None => Box::new(stream),

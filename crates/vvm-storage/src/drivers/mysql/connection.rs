@@ -21,6 +21,7 @@ use crate::{
 use rustls::pki_types::ServerName;
 use std::{collections::HashMap, future::poll_fn, io, sync::Arc, task::Poll};
 use tokio_rustls::TlsConnector;
+use vvm_clock::SystemClock;
 
 /// A connection to a server.
 #[derive(Debug)]
@@ -83,8 +84,8 @@ impl Server for MySql {
         &self.address
     }
 
-    async fn connect(&self, host: &Host) -> Result<Session, OpenError> {
-        let (mut wire, greeting) = self.logged_in(host).await?;
+    async fn connect(&self, host: &Host, clock: &SystemClock) -> Result<Session, OpenError> {
+        let (mut wire, greeting) = self.logged_in(host, clock).await?;
         let answer = wire.ask(PREPARE).await.map_err(|error| self.of_login(host, error))?;
         let (here, fit) = check(host, &greeting, &answer)?;
         Ok(Session { wire, here, fit })
@@ -92,10 +93,10 @@ impl Server for MySql {
 }
 
 impl MySql {
-    async fn logged_in(&self, host: &Host) -> Result<(Wire, Greeting), OpenError> {
+    async fn logged_in(&self, host: &Host, clock: &SystemClock) -> Result<(Wire, Greeting), OpenError> {
         let tls = self.address.tls.as_ref().map(Tls::read).transpose()?;
         let tls = tls.map(|tls| TlsConnector::from(Arc::new(tls)));
-        let stream = tcp(&host.name, host.port).await;
+        let stream = tcp(&host.name, host.port, clock).await;
         let stream = stream.map_err(|cause| unreachable(Self::SOFTWARE, host, &cause))?;
         let failed = |error| self.of_login(host, error);
         let mut wire = Wire::new(Box::new(stream));

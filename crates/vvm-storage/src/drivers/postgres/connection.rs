@@ -41,6 +41,7 @@ use tokio_postgres::{
     tls::MakeTlsConnect,
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
+use vvm_clock::SystemClock;
 
 impl Server for Postgres {
     type Session = Session;
@@ -56,7 +57,7 @@ impl Server for Postgres {
         &self.address
     }
 
-    async fn connect(&self, host: &Host) -> Result<Session, OpenError> {
+    async fn connect(&self, host: &Host, _clock: &SystemClock) -> Result<Session, OpenError> {
         let tls = match &self.own_tls {
             Some(Some(tls)) => tls.clone(),
             Some(None) => off()?,

@@ -79,7 +79,11 @@ pub(crate) trait Server: Send + Sync + Sized + 'static {
     }
 
     /// Connects to a host and checks that it keeps what it confirms: after a fail-over it may lead to another server.
-    fn connect(&self, host: &Host) -> impl Future<Output = Result<Self::Session, OpenError>> + Send;
+    fn connect(
+        &self,
+        host: &Host,
+        clock: &SystemClock,
+    ) -> impl Future<Output = Result<Self::Session, OpenError>> + Send;
 }
 
 pub(crate) struct IdleConnections<T> {
@@ -240,7 +244,7 @@ impl<S: Server> ConnectionPool<S, S::Session> {
 
     async fn connect(&self, host: &Host) -> Result<S::Session, OpenError> {
         let within = self.address().request_timeout / CONNECT_TIME_DIVISOR;
-        let connected = self.limiter.within(within, self.server.connect(host)).await;
+        let connected = self.limiter.within(within, self.server.connect(host, self.clock())).await;
         connected.unwrap_or_else(|silence| Err(unreachable(S::SOFTWARE, host, &silence)))
     }
 
