@@ -11,7 +11,7 @@
 //! versa; a conflict changes nothing. Reading the fence takes a consistent read of the last batch and one
 //! `TransactGetItems` of all that this batch wrote, so it never shows half of a batch.
 //!
-//! **Credentials** come from the SDK's own chain. Expired ones are fetched within a request, in a tenth of the TTL.
+//! **Credentials** come from the SDK's own chain. Those that expired or were refused are fetched within a request.
 //!
 //! **Errors.** A write that reached a server may have been applied, unless the server says that it was not.
 //!
@@ -43,7 +43,7 @@ mod requests;
 mod rows;
 
 use crate::{
-    drivers::errors::{self, Closable, chain, described, is_met, never_connected},
+    drivers::errors::{self, Closable, HandleClosed, chain, described, is_met, never_connected},
     key::Partition,
     opening::OpenError,
     step::{CurrentState, Step, StepOutcome},
@@ -66,12 +66,12 @@ use ielections::{
 pub(crate) use opening::init;
 use requests::{PEEKED_AT_ONCE, Requests};
 use rows::MAX_ID_BYTES;
-use std::{error::Error, time::Duration};
+use std::{error::Error, sync::Arc, time::Duration};
 
 /// A handle of a table, with connections of its own. Each verb is one request, sent once; a batch is one transaction.
 #[derive(Debug)]
 pub struct DynamoDbStorage {
-    requests: Closable<Requests>,
+    requests: Closable<Arc<Requests>>,
     location: String,
 }
 
@@ -125,8 +125,27 @@ impl DynamoDbStorage {
     }
 
     fn new(client: Client, address: &Address) -> Self {
-        let requests = Requests::new(client, address.table.clone());
+        let requests = Arc::new(Requests::new(client, address.table.clone()));
         Self { requests: Closable::new(requests), location: address.to_string() }
+    }
+
+    async fn ask<T>(
+        &self,
+        call: impl AsyncFnOnce(&Requests) -> Result<T, DriverError>,
+    ) -> Result<T, DriverError> {
+        let requests = self.requests.get()?;
+        let answer = call(&requests).await;
+        if let Err(DriverError::Credentials(_)) = &answer {
+            self.requests.replace(&requests, || requests.without_cached_credentials());
+        }
+        answer
+    }
+
+    async fn read_with<T>(
+        &self,
+        call: impl AsyncFnOnce(&Requests) -> Result<T, DriverError>,
+    ) -> Result<T, ReadError> {
+        self.ask(call).await.map_err(DriverError::into_read_error)
     }
 }
 
@@ -168,31 +187,31 @@ impl SysVvmStorage for DynamoDbStorage {
     }
 
     async fn commit(&self, at: Partition, step: Step) -> Result<StepOutcome, WriteError> {
-        let requests = self.requests.get()?;
-        carry_out(&requests, at.as_bytes(), &step).await.map_err(DriverError::into_write_error)
+        let done = self.ask(async |requests| carry_out(requests, at.as_bytes(), &step).await);
+        done.await.map_err(DriverError::into_write_error)
     }
 
     async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
-        let item = self.requests.get()?.read(at.as_bytes()).await;
-        item.and_then(|item| Ok(rows::slot(item.as_ref())?)).map_err(DriverError::into_read_error)
+        self.read_with(async |requests| Ok(rows::slot(requests.read(at.as_bytes()).await?.as_ref())?)).await
     }
 
     async fn peek(&self, at: &[Partition]) -> Result<Vec<Slot>, ReadError> {
-        let requests = self.requests.get()?;
-        let mut slots = Vec::with_capacity(at.len());
-        for at in at.chunks(PEEKED_AT_ONCE) {
-            let items = requests.peek(at).await.map_err(DriverError::into_read_error)?;
-            for at in at {
-                let slot = rows::slot(items.get(at.as_bytes()));
-                slots.push(slot.map_err(|damaged| DriverError::from(damaged).into_read_error())?);
+        let peeked = self.read_with(async |requests| {
+            let mut slots = Vec::with_capacity(at.len());
+            for at in at.chunks(PEEKED_AT_ONCE) {
+                let items = requests.peek(at).await?;
+                for at in at {
+                    slots.push(rows::slot(items.get(at.as_bytes()))?);
+                }
             }
-        }
-        Ok(slots)
+            Ok(slots)
+        });
+        peeked.await
     }
 
     async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
-        let item = self.requests.get()?.read(at.as_bytes()).await;
-        item.and_then(|item| Ok(rows::setting(item.as_ref())?)).map_err(DriverError::into_read_error)
+        self.read_with(async |requests| Ok(rows::setting(requests.read(at.as_bytes()).await?.as_ref())?))
+            .await
     }
 
     fn document_limits(&self) -> Option<DocumentLimits> {
@@ -211,19 +230,19 @@ impl SysVvmStorage for DynamoDbStorage {
     }
 
     async fn fence_state(&self, at: &Partition) -> Result<FenceState, ReadError> {
-        self.requests.get()?.fence_state(at.as_bytes()).await.map_err(DriverError::into_read_error)
+        self.read_with(async |requests| requests.fence_state(at.as_bytes()).await).await
     }
 
     async fn document(&self, at: &Partition, id: &DocumentId) -> Result<Option<Document>, ReadError> {
-        self.requests.get()?.document(at.as_bytes(), id).await.map_err(DriverError::into_read_error)
+        self.read_with(async |requests| requests.document(at.as_bytes(), id).await).await
     }
 
     async fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, ReadError> {
-        self.requests.get()?.scan_documents(at.as_bytes(), scan).await.map_err(DriverError::into_read_error)
+        self.read_with(async |requests| requests.scan_documents(at.as_bytes(), scan).await).await
     }
+
     async fn describe(&self) -> Result<Description, ReadError> {
-        let requests = self.requests.get()?;
-        opening::describe(&requests.client, &requests.table).await.map_err(DriverError::into_read_error)
+        self.read_with(async |requests| opening::describe(&requests.client, &requests.table).await).await
     }
 
     async fn close(&self) {
@@ -265,6 +284,8 @@ enum DriverError {
     Unanswered(String),
     #[error(transparent)]
     Damaged(#[from] DecodeError),
+    #[error(transparent)]
+    Closed(#[from] HandleClosed),
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -301,7 +322,7 @@ impl DriverError {
             | Self::Throttled(_)
             | Self::Conflict(_) => WriteError::NotApplied(self.into()),
             // A write gets an item only with its refusal, and a refused write was not applied.
-            Self::Refused(_) | Self::Damaged(_) => WriteError::Fatal(self.into()),
+            Self::Refused(_) | Self::Damaged(_) | Self::Closed(_) => WriteError::Fatal(self.into()),
             // The table existed at opening. Another one may replace it, or another region write beside this one (I1).
             Self::NoTable(_) | Self::Global(_) => WriteError::Replaced(self.into()),
             Self::Unanswered(_) => WriteError::Unknown(self.into()),

@@ -6,7 +6,7 @@ use ielections::{ReadError, Slot, WriteError};
 use std::{
     error::Error,
     iter::successors,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -32,6 +32,15 @@ impl<T: Clone> Closable<T> {
 
     fn lock(&self) -> MutexGuard<'_, Option<T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Closable<Arc<T>> {
+    /// Replaces what a call was given, unless another call has, or the handle is closed.
+    pub(super) fn replace(&self, given: &Arc<T>, by: impl FnOnce() -> T) {
+        if let Some(current) = self.lock().as_mut().filter(|current| Arc::ptr_eq(current, given)) {
+            *current = Arc::new(by());
+        }
     }
 }
 

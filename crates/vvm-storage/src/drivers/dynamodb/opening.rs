@@ -231,7 +231,7 @@ fn of_failure(address: &Address, failure: DriverError) -> OpenError {
             "{failure}. Leaders and standbys need all of this, and `vvm init-storage` alone CreateTable: {}",
             policy(address)
         )),
-        DriverError::Damaged(_) => OpenError::refused(failure.to_string()),
+        DriverError::Damaged(_) | DriverError::Closed(_) => OpenError::refused(failure.to_string()),
         DriverError::NoTable(_) => no_table(address),
         DriverError::Refused(said) => {
             OpenError::refused(format!("{place} refuses the request, and may not be DynamoDB: {said}"))

@@ -15,6 +15,7 @@ use crate::{
 };
 use aws_sdk_dynamodb::{
     Client,
+    config::IdentityCache,
     error::BuildError,
     operation::{
         query::builders::QueryFluentBuilder,
@@ -40,7 +41,7 @@ use std::{
 /// How many items one `BatchGetItem` takes.
 pub(super) const PEEKED_AT_ONCE: usize = 100;
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Requests {
     pub(super) client: Client,
     pub(super) table: String,
@@ -49,6 +50,11 @@ pub(super) struct Requests {
 impl Requests {
     pub(super) fn new(client: Client, table: String) -> Self {
         Self { client, table }
+    }
+
+    pub(super) fn without_cached_credentials(&self) -> Self {
+        let configuration = self.client.config().to_builder().identity_cache(IdentityCache::lazy().build());
+        Self::new(Client::from_conf(configuration.build()), self.table.clone())
     }
 
     pub(super) fn update(&self, partition: &[u8]) -> UpdateItemFluentBuilder {

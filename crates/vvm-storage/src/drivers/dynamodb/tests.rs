@@ -15,7 +15,7 @@ use crate::{
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_credential_types::{
     Credentials,
-    provider::{SharedCredentialsProvider, error::CredentialsError},
+    provider::{ProvideCredentials, SharedCredentialsProvider, error::CredentialsError, future},
 };
 use aws_sdk_dynamodb::{
     Client,
@@ -34,7 +34,10 @@ use ielections::{
 };
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering},
+    },
     time::Duration,
 };
 use vvm_clock::SystemClock;
@@ -49,7 +52,6 @@ type Answer = Option<(u16, String)>;
 
 type Bodies = BTreeMap<String, Vec<String>>;
 
-/// It counts its requests. Dropping it ends it.
 struct Server {
     scripted: Scripted,
     requests: Arc<Mutex<Bodies>>,
@@ -238,7 +240,6 @@ async fn missing_table_is_created_and_waited_for() {
         // The table is missing, created but not visible yet, being created, active.
         ("DescribeTable", 0 | 1) => refusal(400, "ResourceNotFoundException"),
         ("DescribeTable", 2) => described("CREATING", ""),
-        // Another process created it first.
         ("CreateTable", _) => refusal(400, "ResourceInUseException"),
         _ => active(operation),
     });
@@ -339,7 +340,6 @@ async fn reads_are_consistent_and_peeks_are_not() {
     assert!(server.last_body("GetItem").contains(r#""ConsistentRead":true"#));
     storage.setting(partition.clone()).await.unwrap();
     assert!(server.last_body("GetItem").contains(r#""ConsistentRead":true"#));
-    // DynamoDB refuses a request with one key twice, so a slot asked for twice is sent once.
     storage.peek(&[partition.clone(), partition]).await.unwrap();
     let text = server.last_body("BatchGetItem");
     assert_eq!(text.matches(r#""pk""#).count(), 1, "{text}");
@@ -432,6 +432,41 @@ async fn client_of_the_caller_sends_once_too_and_keeps_its_endpoint_and_credenti
 }
 
 #[derive(Debug)]
+struct Issuer(AtomicU32);
+
+impl ProvideCredentials for Issuer {
+    fn provide_credentials<'a>(&'a self) -> future::ProvideCredentials<'a>
+    where
+        Self: 'a,
+    {
+        let key = format!("key-{}", self.0.fetch_add(1, Ordering::Relaxed) + 1);
+        future::ProvideCredentials::ready(Ok(Credentials::new(key, "secret", None, None, "this test")))
+    }
+}
+
+#[tokio::test]
+async fn credentials_are_fetched_anew_after_they_were_refused_and_no_sooner() {
+    let server = Scripted::start(|asked| {
+        let is_first = asked.header("authorization").unwrap().contains("key-1/");
+        let (status, text) = if is_first { refusal(400, "ExpiredTokenException") } else { ok("{}") }?;
+        Some(answer(status, "Content-Type: application/x-amz-json-1.0\r\n", &text))
+    });
+    let server = server.await;
+    let address = Address::parse(&format!("dynamodb://eu-west-1/elections?endpoint={}", server.endpoint));
+    let issuer = SharedCredentialsProvider::new(Issuer(AtomicU32::new(0)));
+    let configuration = configured(&server.endpoint).into_builder().credentials_provider(issuer.clone());
+    let address = address.unwrap();
+    let storage = DynamoDbStorage::new(client(&configuration.build(), &address), &address);
+    let refused = storage.commit(partition(), Step::renew(&entry(), &entry())).await;
+    assert!(matches!(refused, Err(WriteError::NotApplied(_))), "{refused:?}");
+    for _ in 0..2 {
+        storage.read(partition()).await.unwrap();
+    }
+    assert_eq!(server.served(), 3);
+    assert_eq!(issuer.provide_credentials().await.unwrap().access_key_id(), "key-3", "fetched twice before");
+}
+
+#[derive(Debug)]
 struct Nowhere;
 
 impl HttpConnector for Nowhere {
@@ -504,7 +539,6 @@ async fn refusal_without_an_item_is_fatal_for_a_claim() {
     assert!(matches!(outcome, Ok(StepOutcome::Refused(CurrentState::Slot(Slot::Vacant(_))))), "{outcome:?}");
 }
 
-/// A proxy on another machine would reach its own loopback, and this one reaches nothing.
 #[test]
 fn loopback_is_reached_without_a_proxy() {
     let cases = ["each_verb_is_one_request", "missing_table_is_created_and_waited_for"];
@@ -638,7 +672,6 @@ mod timed {
         ::timed::timed("hanging server", |attempt| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
-                // The system accepts connections, and no program answers.
                 let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
                 let storage = at(&listener);
                 let began_at = SystemClock::read();
