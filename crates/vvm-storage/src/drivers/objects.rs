@@ -335,7 +335,9 @@ impl Response {
     }
 
     fn refuses_credentials(&self) -> bool {
-        self.status == 401 || matches!(&*self.code, "ExpiredToken" | "InvalidToken" | "TokenRefreshRequired")
+        const CODES: [&str; 5] =
+            ["ExpiredToken", "InvalidToken", "TokenRefreshRequired", "InvalidTokenId", "InvalidAccessKeyId"];
+        self.status == 401 || CODES.contains(&&*self.code)
     }
 
     /// Maps an answer that is neither a success nor one of the above. What is not certain is unknown (I7).
@@ -391,6 +393,15 @@ mod tests {
     fn answer(status: u16, code: &str) -> Response {
         let body = format!("<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>m</Message></Error>");
         Response::new(status, HeaderMap::new(), body.as_bytes())
+    }
+
+    /// MinIO and AWS answer 403 to some, as to a request that no policy allows.
+    #[test]
+    fn refused_credentials_are_told_from_a_missing_right() {
+        let refuses = |status, code| answer(status, code).refuses_credentials();
+        assert!(refuses(403, "InvalidTokenId") && refuses(403, "InvalidAccessKeyId"));
+        assert!(refuses(400, "ExpiredToken") && refuses(401, ""));
+        assert!(!refuses(403, "AccessDenied") && !refuses(403, "RequestTimeTooSkewed") && !refuses(403, ""));
     }
 
     #[test]

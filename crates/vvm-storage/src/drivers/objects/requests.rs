@@ -438,7 +438,6 @@ mod tests {
             ::timed::timed("hanging object store", |attempt| {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
                 runtime.block_on(async {
-                    // The system accepts connections, and no program answers.
                     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
                     let requests = requests(&format!("http://{}", listener.local_addr().unwrap()), "");
                     let began_at = SystemClock::read();
