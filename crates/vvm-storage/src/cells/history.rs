@@ -3,7 +3,7 @@
 //! knows. No leadership is safe on it. An absent record proves nothing: people delete records, too.
 
 use super::content::{Origin, SlotCell};
-use crate::key::Partition;
+use crate::key::{Partition, setting_of_slot};
 use ielections::{DocumentVersion, Epoch, ReadError, Version, record::EpochOutOfRange};
 use std::{
     collections::HashMap,
@@ -97,14 +97,16 @@ impl HighWaterMarks {
         content: &SlotCell,
     ) -> Result<(), ReadError> {
         let found = Mark::new(content);
-        if let Some(known) = before.filter(|known| known.excludes(&found)) {
+        // A request fences nothing. One that was deleted by hand and made anew may have an earlier epoch.
+        let fences = setting_of_slot(at).is_some();
+        if let Some(known) = before.filter(|known| fences && known.excludes(&found)) {
             let unfit = self.unfit.get_or_init(|| CellWentBack { at: at.clone(), known, found });
             tracing::error!("{unfit}");
             return self.check();
         }
         let mut marks = self.lock();
         // Another call of this handle may know more by now.
-        if marks.get(at).is_none_or(|known| !known.excludes(&found)) {
+        if marks.get(at).is_none_or(|known| before == Some(*known) || !known.excludes(&found)) {
             marks.insert(at.clone(), found);
         }
         Ok(())

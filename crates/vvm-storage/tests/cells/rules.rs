@@ -9,8 +9,8 @@ use std::{
     time::Duration,
 };
 use vvm_storage::{
-    ClusterName, CurrentState, ElectionKey, ElectionsTtlStorage, KEY_PREFIX_STEP_DOWN, KEY_PREFIX_VVM_LEADER,
-    Partition, SlotNumber, Step, StepOutcome, SysVvmStorage as _, cells::Cells,
+    ClusterName, CurrentState, ElectionKey, ElectionsTtlStorage, KEY_PREFIX_PAUSE, KEY_PREFIX_STEP_DOWN,
+    KEY_PREFIX_VVM_LEADER, Partition, SlotNumber, Step, StepOutcome, SysVvmStorage as _, cells::Cells,
 };
 
 struct Scene {
@@ -392,6 +392,25 @@ async fn storage_that_shows_an_earlier_state_is_refused_from_then_on() {
     let renewal = scene.cells.commit(slot(), Step::renew(&entry(1, 1), &entry(1, 2))).await;
     assert!(matches!(&renewal, Err(WriteError::Replaced(_) | WriteError::NotApplied(_))), "{renewal:?}");
     assert!(matches!(scene.cells.read(slot()).await, Err(ReadError::Replaced(_))));
+}
+
+#[tokio::test]
+async fn request_that_was_made_anew_under_an_earlier_epoch_is_shown_and_leaders_go_on() {
+    let scene = Scene::settled().await;
+    let held = scene.led().await;
+    let pause = Partition::from_bytes([&[KEY_PREFIX_PAUSE][..], b"payroll"].concat());
+    let another = scene.another();
+    for (handle, epoch) in [(&*scene.cells, 9), (&another, 5)] {
+        let made = handle.commit(pause.clone(), Step::claim(&NEVER_LED, &entry(epoch, 0))).await;
+        assert_eq!(made.unwrap(), StepOutcome::Applied);
+        let shown = scene.cells.peek(std::slice::from_ref(&pause)).await.unwrap().remove(0);
+        assert_eq!(shown.entry(), Some(&entry(epoch, 0)));
+        let (reads, _) = scene.requests();
+        scene.cells.peek(std::slice::from_ref(&pause)).await.unwrap();
+        assert_eq!(scene.requests().0, reads + 1, "it is known from then on");
+        scene.database.delete(&pause);
+    }
+    applied(&scene.cells, Step::renew(&held, &entry(1, 1))).await;
 }
 
 #[tokio::test]
