@@ -247,10 +247,10 @@ impl Watcher for LeaseStorage {
 
     async fn watch(&self, topic: &Partition) -> Result<Watch, NotWatched> {
         self.connections.watch(&names::label(topic)).await.map_err(|error| match error {
-            DriverError::Closed(_) | DriverError::Denied(_) => NotWatched::Never,
+            DriverError::Closed(_) => NotWatched::Never,
             error => {
                 tracing::debug!(%error, "can't watch");
-                NotWatched::Failed
+                if let DriverError::Denied(_) = error { NotWatched::Denied } else { NotWatched::Failed }
             }
         })
     }

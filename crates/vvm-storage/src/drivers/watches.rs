@@ -16,10 +16,14 @@ use vvm_clock::{Clock as _, Instant, SystemClock};
 /// How long to wait before watching again after a failure or an end. Looks go on meanwhile.
 const WATCHING_AGAIN: Duration = Duration::from_secs(1);
 
+/// After a denial. It may pass: a server that has just started denies what it allows later.
+const DENIED_AGAIN: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum NotWatched {
-    /// For a while.
     Failed,
-    /// As long as the handle lives: it is closed, or may not watch.
+    Denied,
+    /// The handle is closed, or the topic has no changes.
     Never,
 }
 
@@ -86,8 +90,9 @@ impl<T> Watches<T> {
                         return;
                     }
                     Err(NotWatched::Never) => return pending().await,
-                    Err(NotWatched::Failed) => {
-                        state.again_at = Some(watcher.clock().now().after(WATCHING_AGAIN));
+                    Err(failure) => {
+                        let again = if failure == NotWatched::Denied { DENIED_AGAIN } else { WATCHING_AGAIN };
+                        state.again_at = Some(watcher.clock().now().after(again));
                         continue;
                     }
                 }
@@ -130,5 +135,56 @@ impl<T> Default for TopicWatch<T> {
     fn default() -> Self {
         let state = WatchState { stream: None, again_at: None };
         Self { state: tokio::sync::Mutex::new(state), is_live: AtomicBool::new(false) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt as _;
+    use std::sync::atomic::AtomicUsize;
+
+    struct Denied {
+        watches: Watches<()>,
+        clock: SystemClock,
+        asked: AtomicUsize,
+    }
+
+    impl Watcher for Denied {
+        type Stream = ();
+
+        fn watches(&self) -> &Watches<()> {
+            &self.watches
+        }
+
+        fn clock(&self) -> &SystemClock {
+            &self.clock
+        }
+
+        async fn watch(&self, _topic: &Partition) -> Result<(), NotWatched> {
+            self.asked.fetch_add(1, Ordering::Relaxed);
+            Err(NotWatched::Denied)
+        }
+
+        async fn next(&self, (): &mut (), _topic: &Partition) -> Option<bool> {
+            None
+        }
+    }
+
+    #[test]
+    fn denied_watch_is_begun_again_a_minute_later_whichever_call_waits() {
+        let clock = SystemClock::start().unwrap();
+        let began_at = clock.now();
+        let server = Denied { watches: Watches::default(), clock, asked: AtomicUsize::new(0) };
+        let topic = Partition::from_bytes(*b"\x02payroll");
+        let asked_after_a_call = || {
+            assert!(server.hinted(&topic).now_or_never().is_none());
+            server.asked.load(Ordering::Relaxed)
+        };
+        assert_eq!((asked_after_a_call(), asked_after_a_call()), (1, 1));
+        let watch = server.watches.of(&topic);
+        let again_at = watch.state.try_lock().unwrap().again_at.replace(began_at).unwrap();
+        assert!(again_at.since(began_at) >= DENIED_AGAIN);
+        assert_eq!(asked_after_a_call(), 2);
     }
 }

@@ -310,6 +310,15 @@ async fn end_of_a_watch_is_a_hint_and_watching_begins_again_a_second_later() {
     assert!(requests[0].contains("/leases?watch=1&labelSelector=vvm/name%3Dpayroll HTTP"), "{requests:?}");
 }
 
+#[tokio::test]
+async fn watch_that_no_role_allows_is_denied() {
+    let server = Server::start().await;
+    let storage = server.open().await;
+    server.will(answer(403, "{\"kind\":\"Status\",\"reason\":\"Forbidden\"}\n"));
+    let topic = Partition::from_bytes(*b"\x02payroll");
+    assert_eq!(storage.watch(&topic).await.err(), Some(NotWatched::Denied));
+}
+
 /// (I10) The words of the refusal never arrive.
 #[tokio::test]
 async fn watch_whose_login_is_refused_begins_again_in_time_and_reads_the_token_again() {
