@@ -11,7 +11,8 @@ pub use crate::storage::documents::{
     DocumentVersion, DocumentWrite, Fence, FenceState, NotAnId, OnlyIf, Page, Scan,
 };
 use crate::{
-    Epoch, Incarnation, ReadError, Slot, WriteError,
+    Epoch, Incarnation, ReadError, WriteError,
+    protocol::LeaseEvent,
     state::{LeadershipState, Loss},
 };
 use async_trait::async_trait;
@@ -161,8 +162,8 @@ pub(crate) trait Partition: Send + Sync {
     async fn fence_state(&self) -> Result<FenceState, ReadError>;
     async fn document(&self, id: &DocumentId) -> Result<Option<Document>, ReadError>;
     async fn scan(&self, scan: &Scan) -> Result<Page, ReadError>;
-    /// Reports to the engine that the slot shows another leadership's record, or none.
-    fn report(&self, epoch: Epoch, incarnation: Incarnation, slot: Slot);
+    /// Reports to the engine that the slot shows another leadership's record, or none, or that the storage was replaced.
+    fn report(&self, epoch: Epoch, incarnation: Incarnation, shown: LeaseEvent);
 }
 
 /// A write was not confirmed.

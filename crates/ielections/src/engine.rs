@@ -190,8 +190,8 @@ impl<K: Key> EngineTask<K> {
             }
             Command::HandBack { lease, reply } => engine.hand_back(lease, reply),
             Command::Dropped { lease } => engine.dropped(lease),
-            Command::Shown { lease, epoch, incarnation, slot } => {
-                engine.take_shown_slot(lease, epoch, incarnation, slot);
+            Command::Shown { lease, epoch, incarnation, shown } => {
+                engine.take_shown(lease, epoch, incarnation, shown);
             }
             Command::Peer { actor, inbox, message } => engine.peer_message(actor, inbox, message),
             Command::Cleanup { done } => {

@@ -9,7 +9,8 @@ use super::{DocumentReadError, DocumentWriteError, Over, Partition};
 use crate::{
     DocumentId, DocumentLimits, DocumentVersion, DocumentWrite, FenceState, ReadError, WriteError,
     bounded::{Limit, NoAnswer, bounded},
-    state::LeadershipState,
+    protocol::LeaseEvent,
+    state::{LeadershipState, Loss},
 };
 use futures_util::{
     FutureExt,
@@ -106,6 +107,15 @@ impl DocumentWriter {
                 }
                 QueueStep::Nothing => return Err(unanswered()),
             };
+            self.report_replaced(slot);
+        }
+    }
+
+    /// Reports it to the engine if the queue has ended because the storage was replaced.
+    fn report_replaced(&self, slot: LedSlot<'_>) {
+        if let Some(Over::Lost(Loss::StorageReplaced { cause })) = self.queue().over() {
+            let shown = LeaseEvent::Replaced(Arc::clone(cause));
+            slot.partition.report(slot.state.epoch, slot.state.incarnation, shown);
         }
     }
 
@@ -114,7 +124,7 @@ impl DocumentWriter {
         let fence = self.bounded(slot.state, slot.partition.fence_state(), unavailable).await?;
         let LeadershipState { epoch, incarnation, .. } = *slot.state;
         if !fence.slot.entry().is_some_and(|entry| entry.is_of(incarnation, epoch)) {
-            slot.partition.report(epoch, incarnation, fence.slot.clone());
+            slot.partition.report(epoch, incarnation, LeaseEvent::Shown(fence.slot.clone()));
         }
         Ok(fence)
     }
@@ -143,9 +153,13 @@ impl DocumentWriter {
         if !self.is_open(state)? {
             self.open(slot).await?;
         }
-        let read = self.bounded(state, read, unavailable).await.map_err(DocumentReadError::Storage)?;
+        let read = self.bounded(state, read, unavailable).await;
+        if let Err(ReadError::Replaced(cause)) = &read {
+            self.queue().replaced(cause.to_string());
+            self.report_replaced(slot);
+        }
         self.is_open(state)?;
-        Ok(read)
+        read.map_err(DocumentReadError::Storage)
     }
 
     /// Fails once the leadership is over.
@@ -175,6 +189,7 @@ impl DocumentWriter {
             outcome => outcome,
         };
         self.queue().fence_read(state.clock.now(), outcome);
+        self.report_replaced(slot);
         self.is_open(state).map(drop)
     }
 

@@ -3,12 +3,12 @@
 use super::calls::{self, CallPriority, Calls, CampaignResult, Command, Reply, StorageCall, Timers};
 use crate::{
     AcquireError, BatchOutcome, Document, DocumentId, DocumentLimits, DocumentStorage, DocumentWrite, Entry,
-    Env, Epoch, Fence, FenceState, Incarnation, Key, Loss, Page, ReadError, ReleaseOutcome, Scan, Slot,
-    Standing, TtlStorage, WriteError,
+    Env, Epoch, Fence, FenceState, Incarnation, Key, Loss, Page, ReadError, ReleaseOutcome, Scan, Standing,
+    TtlStorage, WriteError,
     bounded::Limit,
     documents::Partition,
     protocol::{
-        Campaign, Lease, Release,
+        Campaign, Lease, LeaseEvent, Release,
         successor::{Successor, Support},
     },
     successor::{PeerInbox, PeerLink, SuccessorTerms, SupportPeriod},
@@ -340,10 +340,10 @@ impl<K: Key> Partition for KeyPartition<K> {
         documents(&self.storage()?)?.scan_documents(&self.key, scan).await
     }
 
-    fn report(&self, epoch: Epoch, incarnation: Incarnation, slot: Slot) {
+    fn report(&self, epoch: Epoch, incarnation: Incarnation, shown: LeaseEvent) {
         if let Some(commands) = self.commands.upgrade() {
             // A task that has ended has lost the lease already.
-            drop(commands.send(Command::Shown { lease: self.lease, epoch, incarnation, slot }));
+            drop(commands.send(Command::Shown { lease: self.lease, epoch, incarnation, shown }));
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::{
     bounded::{Limit, NoAnswer, bounded},
     documents::RenewalTurn,
     leadership::LeaseEnd,
-    protocol::ScanAnswer,
+    protocol::{LeaseEvent, ScanAnswer},
     successor::{PeerMessage, SuccessorTerms},
 };
 use futures_util::{
@@ -218,7 +218,7 @@ pub(super) enum Command<K> {
         lease: usize,
         epoch: Epoch,
         incarnation: Incarnation,
-        slot: Slot,
+        shown: LeaseEvent,
     },
     Peer {
         actor: usize,

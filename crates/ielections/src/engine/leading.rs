@@ -3,7 +3,7 @@ use super::{
     calls::{CallPriority, Reply, StorageCall},
 };
 use crate::{
-    Epoch, Incarnation, Key, Loss, ReleaseOutcome, Slot, Timing,
+    Epoch, Incarnation, Key, Loss, ReleaseOutcome, Timing,
     protocol::{LeaseEvent, LeaseStep, Release, ReleaseEvent, ReleaseStep, successor::SupportEvent},
 };
 use std::mem;
@@ -27,13 +27,19 @@ impl<K: Key> Engine<K> {
         self.settle(id);
     }
 
-    /// Handles the slot as the documents of a lease read it. The number may belong to another lease by now.
-    pub(super) fn take_shown_slot(&mut self, id: usize, epoch: Epoch, incarnation: Incarnation, slot: Slot) {
+    /// Handles what a call for the documents of a lease showed. The number may belong to another lease by now.
+    pub(super) fn take_shown(
+        &mut self,
+        id: usize,
+        epoch: Epoch,
+        incarnation: Incarnation,
+        shown: LeaseEvent,
+    ) {
         if let Some(actor) = self.actors.get(id)
             && let Kind::Leading(leading) = &actor.kind
             && leading.lease.held().is_of(incarnation, epoch)
         {
-            self.step_lease(id, LeaseEvent::Shown(slot));
+            self.step_lease(id, shown);
         }
     }
 

@@ -54,6 +54,8 @@ pub enum LeaseEvent {
     Read(Result<Slot, ReadError>),
     /// A read by another part of the program showed another record, or none, in the slot of this lease.
     Shown(Slot),
+    /// A call of another part of the program showed that the storage was replaced.
+    Replaced(Arc<str>),
 }
 
 /// The next step of a lease.
@@ -186,6 +188,7 @@ impl Lease {
                     self.resolve(now, &slot, jitter)
                 }
             }
+            LeaseEvent::Replaced(cause) => self.lose(Loss::StorageReplaced { cause }),
         }
     }
 

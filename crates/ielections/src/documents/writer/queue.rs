@@ -310,7 +310,7 @@ impl WriteQueue {
         Pace::AtOnce
     }
 
-    fn replaced(&mut self, cause: String) -> Pace {
+    pub(super) fn replaced(&mut self, cause: String) -> Pace {
         self.end(Over::Lost(Loss::StorageReplaced { cause: cause.into() }))
     }
 
@@ -345,7 +345,6 @@ impl WriteQueue {
 }
 
 fn answer(caller: oneshot::Sender<WriteResult>, answer: WriteResult) {
-    // A dropped caller needs no answer.
     drop(caller.send(answer));
 }
 

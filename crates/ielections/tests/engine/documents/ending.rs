@@ -1,6 +1,8 @@
 use super::*;
 use futures_util::future::join_all;
-use ielections::{DocumentReadError, DocumentWriteError, Entry, Loss, Scan};
+use ielections::{
+    DocumentReadError, DocumentStorage as _, DocumentVersion, DocumentWriteError, Entry, Fence, Loss, Scan,
+};
 
 fn successor() -> Entry {
     ielections::testing::entry(7, 0, u64::from(u32::MAX) << 16)
@@ -79,23 +81,68 @@ fn record_that_was_read_for_an_earlier_lease_does_not_end_the_next_one() {
     });
 }
 
+impl Led {
+    async fn loses_at_once(self) {
+        let Self { bench, process, leadership, documents } = self;
+        let lost = documents.write(vec![put("a", "too late")]).await.unwrap_err();
+        assert!(matches!(lost, DocumentWriteError::Lost(Loss::StorageReplaced { .. })), "{lost:?}");
+        let tightened = bench.clock.now().after(TTL * 15 / 100);
+        let loss = tokio::select! {
+            biased;
+            loss = leadership.lost() => loss,
+            () = bench.clock.sleep(PAUSE) => panic!("not lost"),
+        };
+        assert!(matches!(loss, Loss::StorageReplaced { .. }), "{loss:?}");
+        assert_eq!(process.trigger.earliest().map(|(at, _)| at), Some(tightened));
+        let _ = leadership.release().await;
+    }
+}
+
+/// Before any renewal. Where its condition fails, the document is read. Shows I1.
 #[test]
-fn replaced_storage_ends_the_writer() {
-    for reads in [false, true] {
-        led(async |Led { bench, leadership, documents, .. }| {
-            if reads {
-                bench.faulty.fail_next(Verb::FenceState, Fault::Replaced)
-            } else {
-                bench.writes([Fault::Replaced])
-            }
-            for _ in 0..2 {
-                let lost = documents.write(vec![put("a", "1")]).await.unwrap_err();
-                assert!(matches!(lost, DocumentWriteError::Lost(Loss::StorageReplaced { .. })), "{lost:?}");
-            }
+fn replaced_storage_ends_the_writer_and_the_leadership() {
+    for verb in [Verb::FenceState, Verb::WriteDocuments, Verb::Document] {
+        led(async |led| {
+            let Led { bench, documents, .. } = &led;
+            bench.faulty.fail_next(verb, Fault::Replaced);
+            let lost = documents
+                .write(vec![put_if("a", "1", OnlyIf::Version(DocumentVersion::from_stored(1)))])
+                .await
+                .unwrap_err();
+            assert!(matches!(lost, DocumentWriteError::Lost(Loss::StorageReplaced { .. })), "{lost:?}");
             assert!(bench.faulty.batches().is_empty());
-            let _ = leadership.release().await;
+            led.loses_at_once().await;
         });
     }
+    for (verb, scans) in [(Verb::FenceState, false), (Verb::Document, false), (Verb::ScanDocuments, true)] {
+        led(async |led| {
+            let Led { bench, documents, .. } = &led;
+            bench.faulty.fail_next(verb, Fault::Replaced);
+            let lost = match scans {
+                true => documents.scan(&Scan::default()).await.map(drop).unwrap_err(),
+                false => documents.get(&id("a")).await.map(drop).unwrap_err(),
+            };
+            assert!(matches!(lost, DocumentReadError::Lost(Loss::StorageReplaced { .. })), "{lost:?}");
+            led.loses_at_once().await;
+        });
+    }
+}
+
+/// Only this leadership writes under its fence: a linearizable count that it did not cause is that of another storage.
+#[test]
+fn count_that_is_not_of_this_leadership_ends_it() {
+    led(async |led| {
+        let Led { bench, leadership, documents, .. } = &led;
+        let mut after = documents.write(Vec::new()).await.unwrap();
+        for _ in 0..2 {
+            let (epoch, incarnation) = (leadership.epoch(), leadership.incarnation());
+            let fence = Fence { epoch, incarnation, after };
+            bench.faulty.write_documents(&KEY, &fence, &[]).await.unwrap();
+            after = after.next();
+        }
+        documents.write(Vec::new()).await.unwrap_err();
+        led.loses_at_once().await;
+    });
 }
 
 #[test]

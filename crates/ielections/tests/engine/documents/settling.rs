@@ -15,7 +15,6 @@ fn batch_without_an_answer_is_resolved_and_applied_once() {
         (Fault::Late(PAUSE), 2),
         // Arrives after the second copy.
         (Fault::Late(PAUSE * 2), 2),
-        // Takes longer than the timeout of an attempt.
         (Fault::SlowAnswer(ATTEMPT * 2), 1),
         (Fault::SlowRequest(ATTEMPT + SECOND / 2), 2),
         (Fault::Hang, 2),
