@@ -169,16 +169,16 @@ pub enum Loss {
     /// The record is gone: another program or the operator deleted it.
     #[error("the record is gone from the storage")]
     Vanished,
-    /// The record is gone, and its epoch with it: the storage went back in time.
+    /// The storage went back in time: the record is gone, and its epoch with it, or an earlier version of it is back.
     #[error(
         "the storage went back in time: it showed epoch {held} before and {} now; \
          was it restored from a backup?",
-        Epoch::or_none(*found)
+        if *found == Some(*held) { "an older record of it".into() } else { Epoch::or_none(*found).to_string() }
     )]
     EpochWentBack {
         /// The epoch of this leadership.
         held: Epoch,
-        /// The last epoch of the slot now.
+        /// The last epoch of the slot now. The same, if the slot has an earlier version of the record.
         found: Option<Epoch>,
     },
     /// The storage was deleted, replaced or restored.
@@ -228,12 +228,15 @@ pub enum Loss {
 impl Loss {
     /// Whether the storage showed that the record is no longer ours, so there is none to release.
     pub fn is_mismatch(&self) -> bool {
-        matches!(self, Self::Stolen { .. } | Self::Vanished | Self::EpochWentBack { .. })
+        match self {
+            Self::EpochWentBack { held, found } => *found != Some(*held),
+            _ => matches!(self, Self::Stolen { .. } | Self::Vanished),
+        }
     }
 
     /// Whether another process may lead already, so that the kill deadline is brought forward.
     pub fn tightens_deadline(&self) -> bool {
-        self.is_mismatch() || matches!(self, Self::StorageReplaced { .. })
+        self.is_mismatch() || matches!(self, Self::StorageReplaced { .. } | Self::EpochWentBack { .. })
     }
 }
 
@@ -248,5 +251,6 @@ mod tests {
         assert!(message(None).contains("it showed epoch 5 before and no epoch now"), "{}", message(None));
         let found = Epoch::new(3).ok();
         assert!(message(found).contains("and epoch 3 now"), "{}", message(found));
+        assert!(message(Some(held)).contains("and an older record of it now"), "{}", message(Some(held)));
     }
 }

@@ -143,8 +143,12 @@ async fn run_host(started: &Started, campaigns_again: bool) {
         let HostOutcome::Problem(problem) = ended else { return Next::Stop };
         world.note(format_args!("{process} has a problem: {problem:?}"));
         world.count(|counts| counts.problems += 1);
-        if let Problem::Lost(Loss::Stolen { by }) = problem {
-            world.lost_to(*process, by.incarnation());
+        match problem {
+            Problem::Lost(Loss::Stolen { by }) => world.lost_to(*process, Some(by.incarnation())),
+            Problem::Lost(Loss::EpochWentBack { held, found }) if *found == Some(*held) => {
+                world.lost_to(*process, None);
+            }
+            _ => {}
         }
         match problem {
             Problem::Lost(_) if campaigns_again => Next::CampaignAfter(Duration::ZERO),

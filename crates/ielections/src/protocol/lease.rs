@@ -180,20 +180,18 @@ impl Lease {
             LeaseEvent::MaySend => self.woken(now),
             LeaseEvent::Renewed(outcome) => self.handle_renewal(now, outcome, jitter),
             LeaseEvent::Read(outcome) => self.read(now, outcome, jitter),
-            LeaseEvent::Shown(slot) => {
-                let ours = |entry: &Entry| entry.is_of(self.held.incarnation(), self.held.epoch);
-                if slot.entry().is_some_and(ours) {
-                    self.woken(now)
-                } else {
-                    self.resolve(now, &slot, jitter)
-                }
-            }
+            LeaseEvent::Shown(slot) if self.is_ours(&slot) => self.woken(now),
+            LeaseEvent::Shown(slot) => self.resolve(now, &slot, jitter),
             LeaseEvent::Replaced(cause) => self.lose(Loss::StorageReplaced { cause }),
         }
     }
 
     fn loss_at(&self) -> Instant {
         self.timing.loss_at(self.confirmed_sent_at)
+    }
+
+    fn is_ours(&self, slot: &Slot) -> bool {
+        slot.entry().is_some_and(|entry| entry.is_of(self.held.incarnation(), self.held.epoch))
     }
 
     fn woken(&mut self, now: Instant) -> LeaseStep {
@@ -259,7 +257,6 @@ impl Lease {
                 self.failed(cause.to_string());
                 self.read_back(now)
             }
-            // Another process may lead already in the new storage (I1).
             Err(WriteError::Replaced(cause)) => self.replaced(&cause),
         }
     }
@@ -291,14 +288,15 @@ impl Lease {
     }
 
     /// Handles a linearizable answer (I7). One of our writes confirms that attempt, from *its* send. The
-    /// version that we held is undecided, since the attempt may still be applied. Everything else is a loss.
+    /// version that we held is undecided, since the attempt may still be applied. Everything else is a loss: a record
+    /// of ours that is neither was replaced before, by one of our writes.
     fn resolve(&mut self, now: Instant, slot: &Slot, jitter: Jitter) -> LeaseStep {
         if let Some(attempt) = self.attempts.shown_by(slot).cloned() {
             return self.confirmed(now, attempt, jitter);
         }
         match slot {
             Slot::Held { entry, .. } if entry.version == self.held.version => self.pause(now),
-            slot if slot.last_epoch() < Some(self.held.epoch) => {
+            slot if slot.last_epoch() < Some(self.held.epoch) || self.is_ours(slot) => {
                 self.lose(Loss::EpochWentBack { held: self.held.epoch, found: slot.last_epoch() })
             }
             Slot::Held { entry, .. } => self.lose(Loss::Stolen { by: Box::new(entry.clone()) }),

@@ -181,7 +181,6 @@ impl Shared {
 impl Drop for Probe {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Relaxed);
-        // It does not panic.
         let _ended = self.thread.take().map(JoinHandle::join);
     }
 }

@@ -1,7 +1,8 @@
 //! `cargo xtask check` and `cargo xtask sim` show when a lease is confirmed.
 
 use ielections::{
-    Delete, Entry, Epoch, Incarnation, Loss, ReleaseOutcome, Slot, Timing, Ttl, Vacant, WriteError,
+    Delete, Entry, Epoch, Incarnation, Loss, ReleaseOutcome, Slot, Swap, Timing, Ttl, Vacant, Version,
+    WriteError,
     protocol::{Lease, LeaseEvent, LeaseStep, Release, ReleaseEvent, ReleaseStep},
     testing,
     timing::Jitter,
@@ -98,6 +99,37 @@ fn loss_names_what_the_storage_shows() {
         let mut lease = Lease::begin(entry(1, 7), BEGAN, Jitter::NONE);
         let step = lease.on(BEGAN, LeaseEvent::Shown(shown), Jitter::NONE);
         assert!(matches!(&step, LeaseStep::Lost(loss) if *loss == expected), "{step:?}, not {expected:?}");
+        assert!(expected.is_mismatch() && expected.tightens_deadline());
+    }
+}
+
+/// It was rolled back within one leadership. What is held, or may be applied, is no earlier record (I7).
+#[test]
+fn earlier_record_of_the_same_leadership_is_a_storage_that_went_back() {
+    let (epoch, ours) =
+        (Epoch::new(7).unwrap(), |write| entry(1, 7).renewed(Version { write, ..entry(1, 7).version }));
+    for shown in 0..=4 {
+        let mut lease = Lease::begin(ours(2), BEGAN, Jitter::NONE);
+        let due = lease.wake_at();
+        for _ in 0..2 {
+            lease.on(due, LeaseEvent::Due, Jitter::NONE);
+            lease.on(due, LeaseEvent::MaySend, Jitter::NONE);
+            lease.on(
+                due.after(TIMING.attempt_timeout()),
+                LeaseEvent::Renewed(Err(WriteError::Unknown(cause()))),
+                Jitter::NONE,
+            );
+        }
+        let refused = LeaseEvent::Renewed(Ok(Swap::Mismatch(testing::held(ours(shown)))));
+        match lease.on(due, refused, Jitter::NONE) {
+            LeaseStep::Lost(loss) if shown < 2 => {
+                assert_eq!(loss, Loss::EpochWentBack { held: epoch, found: Some(epoch) });
+                assert!(loss.tightens_deadline() && !loss.is_mismatch());
+            }
+            LeaseStep::Sleep(_) if shown == 2 => {}
+            LeaseStep::Confirmed { version, .. } if shown > 2 => assert_eq!(version, ours(shown).version),
+            other => panic!("{shown}: {other:?}"),
+        }
     }
 }
 

@@ -402,6 +402,9 @@ impl Process {
                     leading.kill_at = leading.kill_at.min(now.after(stopping));
                 }
                 by.iter().for_each(|by| self.knows_its_own(by, cx));
+                if matches!(&loss, Loss::EpochWentBack { held, found } if *found == Some(*held)) {
+                    cx.violated("I7", || format!("{} takes its own record for an older one", self.name));
+                }
                 (Instant::NEVER, None)
             }
             LeaseStep::Over => {

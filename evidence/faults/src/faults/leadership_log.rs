@@ -123,6 +123,7 @@ impl LeadershipLog {
                 return true;
             }
             Loss::Vanished => true,
+            Loss::EpochWentBack { held, found } => *found == Some(*held),
             // Nothing leads by the record that waits after a fail-over.
             Loss::Stolen { by } if by.holder.as_str().starts_with("none: waiting") => false,
             Loss::Stolen { by } => {

@@ -108,8 +108,10 @@ impl World {
         self.state().processes.get(&process)?.deadline
     }
 
-    pub(crate) fn lost_to(&self, process: Process, winner: Incarnation) {
-        let is_own = self.state().claimants.get(&winner) == Some(&process);
+    /// `winner` is `None` if the record is that of the leadership itself.
+    pub(crate) fn lost_to(&self, process: Process, winner: Option<Incarnation>) {
+        let claimant = |winner| self.state().claimants.get(&winner) == Some(&process);
+        let is_own = winner.is_none_or(claimant);
         if is_own && self.promises.storage {
             self.violated("I7", format_args!("{process} has lost its leadership to its own write"));
         }

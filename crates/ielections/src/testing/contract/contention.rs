@@ -33,7 +33,6 @@ pub async fn one_of_many_claims_wins(storage: &impl StorageUnderTest) {
             let entry = scene.entry(author, u64::from(author));
             candidates.spawn(async move {
                 loop {
-                    // A storage that never waits would not let the others run.
                     tokio::task::yield_now().await;
                     let outcome = handle.insert_if_not_exist(&key, vacant(None), &entry).await.map(of_claim);
                     match settled(outcome, &entry, &*handle, &key).await {

@@ -87,7 +87,6 @@ pub async fn a_dropped_write_is_applied_whole_or_not_at_all(storage: &impl Stora
             let outcome = scene.here.compare_and_swap(&scene.key, &held, &after).await.map(of_swap);
             let stands = match settled(outcome, &after, &*scene.there, &scene.key).await {
                 Settled::Applied => break after,
-                // An earlier, undecided attempt may have been applied.
                 Settled::Refused(slot) | Settled::Undecided(slot) => one_of(slot, &[&held, &attempt, &after]),
             };
             if stands != held {

@@ -142,7 +142,6 @@ pub async fn a_scan_during_writes_shows_each_lasting_document_once(storage: &imp
             let fence = stage.fence(number);
             assert_eq!(settled(&*scene.here, &scene.key, &fence, &[write]).await, BatchOutcome::Written);
             number += 1;
-            // A storage that never waits would not let the scans run.
             tokio::task::yield_now().await;
         }
     };

@@ -334,7 +334,6 @@ impl<K: Key> FaultyStorage<K> {
             Fault::Hang => {
                 let (word, heard) = oneshot::channel();
                 let parcel: Parcel = Box::pin(async move {
-                    // A dropped read has no effect.
                     let _gone = word.send(());
                     None
                 });
