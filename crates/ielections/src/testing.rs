@@ -61,7 +61,8 @@ use vvm_deadman::{Deadman, recording::RecordingTrigger};
 ///
 /// Time is real, unless the storage has a mock clock. Probes measure how late the machine is meanwhile. A case that
 /// fails, and whose failure this can explain, is *inconclusive*: it says so, and another attempt follows on another
-/// storage, [`ATTEMPTS`] in all. Nothing explains two leaders at once, an early take-over, or a broken contract.
+/// storage, [`ATTEMPTS`] in all. Nothing explains two leaders at once, an early take-over, epochs that do not rise, or a
+/// late write that is applied; in the suites of the contract, nothing explains a wrong answer.
 #[macro_export]
 macro_rules! all_suites {
     ($factory:expr) => {

@@ -1,6 +1,6 @@
 use std::{
     any::Any,
-    env,
+    env, fmt,
     fs::{self, File},
     io::{self, Write as _},
     panic::{AssertUnwindSafe, catch_unwind, panic_any, resume_unwind},
@@ -38,6 +38,21 @@ pub(super) fn too_late(what: String) -> ! {
 
 pub(super) fn never_allowed(what: String) -> ! {
     panic_any(NeverAllowed(what))
+}
+
+/// Checks what no machine is late enough to break: the order of epochs, and what the storage may apply.
+pub(super) fn always(holds: bool, what: fmt::Arguments<'_>) {
+    if !holds {
+        never_allowed(what.to_string());
+    }
+}
+
+/// Of two leaders at once, each with the time that is left of it. A late machine explains it if one has none.
+pub(super) fn two_lead(what: &str, left: impl IntoIterator<Item = Duration>) -> ! {
+    if left.into_iter().all(|left| left > Duration::ZERO) {
+        never_allowed(what.to_owned());
+    }
+    panic!("{what}: a leadership was lost")
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -261,21 +276,24 @@ mod tests {
         answer.unwrap();
     }
 
-    fn early() {
-        never_allowed("two leaders".into())
-    }
+    const NONE_IS_LOST: [Duration; 2] = [BY; 2];
+    const ONE_IS_LOST: [Duration; 2] = [BY, Duration::ZERO];
 
     #[test]
     fn failure_on_a_late_machine_is_followed_by_another_attempt() {
         assert_eq!(tried(BY, false, 1, missed), (2, None));
         assert_eq!(tried(BY, true, 1, wrong), (2, None));
         assert_eq!(tried(BY, false, 1, unanswered), (2, None));
+        assert_eq!(tried(BY, true, 1, || two_lead("two leaders", ONE_IS_LOST)), (2, None));
         assert_eq!(tried(BY, false, ATTEMPTS, missed), (ATTEMPTS, Some("too late: a bound".into())));
     }
 
     #[test]
     fn failure_that_lateness_does_not_explain_counts_at_once() {
+        let early = || two_lead("two leaders", NONE_IS_LOST);
         assert_eq!(tried(BY, true, 1, early), (1, Some("two leaders".into())));
+        let repeated = || always(false, format_args!("an epoch twice"));
+        assert_eq!(tried(BY, true, 1, repeated), (1, Some("an epoch twice".into())));
         assert_eq!(tried(BY, false, 1, wrong), (1, Some("wrong".into())));
         for (is_any, fail) in [(true, wrong as fn()), (false, missed)] {
             assert_eq!(tried(BY / 2, is_any, 1, fail).0, 1);

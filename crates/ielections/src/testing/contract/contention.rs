@@ -38,7 +38,6 @@ pub async fn one_of_many_claims_wins(storage: &impl StorageUnderTest) {
                     match settled(outcome, &entry, &*handle, &key).await {
                         Settled::Applied => return Some(entry),
                         Settled::Refused(slot) | Settled::Undecided(slot) => match slot.entry() {
-                            // An earlier, undecided attempt has applied.
                             Some(winner) if *winner == entry => return Some(entry),
                             Some(_) => return None,
                             None => {}

@@ -4,22 +4,18 @@
 
 use super::{ElectionsTestSuite, Process, Scene};
 use crate::{
-    Candidacy, InsufficientTime, Leadership, Loss, ReleaseOutcome,
-    testing::mock::{Fault, Verb},
+    Candidacy, Epoch, InsufficientTime, Leadership, Loss, ReleaseOutcome, Standing,
+    testing::{
+        lateness::{always, two_lead},
+        mock::{Fault, Verb},
+    },
 };
 use futures_util::{
     StreamExt,
     future::{join, join_all},
     stream::FuturesUnordered,
 };
-use std::{
-    collections::BTreeSet,
-    sync::{
-        Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Mutex, time::Duration};
 
 pub async fn work_that_ends_hands_back(scene: &Scene<impl ElectionsTestSuite>) {
     let process = scene.process().await;
@@ -91,7 +87,11 @@ pub async fn epochs_rise_over_release_expiry_and_reopening(scene: &Scene<impl El
     let leadership = scene.lead(&process, "same").await;
     epochs.push(leadership.epoch());
     leadership.release().await;
-    assert!(epochs.is_sorted_by(|earlier, later| earlier < later), "{epochs:?}");
+    rise(&epochs);
+}
+
+pub(super) fn rise(epochs: &[Epoch]) {
+    always(epochs.is_sorted_by(|earlier, later| earlier < later), format_args!("epochs {epochs:?}"));
 }
 
 pub async fn eight_leaders_in_turn_have_rising_epochs(scene: &Scene<impl ElectionsTestSuite>) {
@@ -99,24 +99,26 @@ pub async fn eight_leaders_in_turn_have_rising_epochs(scene: &Scene<impl Electio
     for _ in 0..8 {
         processes.push(scene.process().await);
     }
-    let leading = AtomicUsize::new(0);
+    let leading = Mutex::new(None::<Standing>);
     let epochs = Mutex::new(Vec::new());
     let turns = processes.iter().enumerate().map(|(at, process)| {
         let (leading, epochs) = (&leading, &epochs);
         async move {
             let leadership = scene.lead(process, &format!("candidate {at}")).await;
-            let others = leading.fetch_add(1, Ordering::SeqCst);
-            assert_eq!(others, 0, "another one leads");
+            let other = leading.lock().unwrap().replace(leadership.standing().clone());
+            if let Some(other) = other {
+                two_lead("another one leads", [other.remaining(), leadership.remaining()]);
+            }
             epochs.lock().unwrap().push(leadership.epoch());
             scene.pass(scene.percent(5)).await;
-            leading.fetch_sub(1, Ordering::SeqCst);
+            *leading.lock().unwrap() = None;
             leadership.release().await;
         }
     });
     join_all(turns).await;
     let epochs = epochs.into_inner().unwrap();
     assert_eq!(epochs.len(), 8);
-    assert!(epochs.is_sorted_by(|earlier, later| earlier < later), "{epochs:?}");
+    rise(&epochs);
 }
 
 pub async fn the_same_holder_twice_is_two_leaders_in_turn(scene: &Scene<impl ElectionsTestSuite>) {
@@ -127,7 +129,7 @@ pub async fn the_same_holder_twice_is_two_leaders_in_turn(scene: &Scene<impl Ele
     let (epoch, incarnation) = (leadership.epoch(), leadership.incarnation());
     leadership.release().await;
     let successor = waiting.await;
-    assert!(successor.epoch() > epoch);
+    rise(&[epoch, successor.epoch()]);
     assert_ne!(successor.incarnation(), incarnation);
     successor.release().await;
 }
@@ -154,9 +156,14 @@ pub async fn as_many_lead_as_there_are_slots(scene: &Scene<impl ElectionsTestSui
     for _ in 0..SLOTS {
         leading.push(campaigns.next().await.unwrap().unwrap());
     }
+    let left = || leading.iter().map(|(_, leadership)| leadership.remaining());
     let slots: BTreeSet<_> = leading.iter().map(|(key, _)| key.clone()).collect();
-    assert_eq!(slots.len(), SLOTS as usize, "one slot twice");
-    assert!(scene.waits(campaigns.next(), scene.percent(125)).await, "more leaders than slots");
+    if slots.len() < SLOTS as usize {
+        two_lead("one slot twice", left());
+    }
+    if !scene.waits(campaigns.next(), scene.percent(125)).await {
+        two_lead("more leaders than slots", left());
+    }
     let (freed, leadership) = leading.pop().unwrap();
     leadership.release().await;
     let released = scene.now();

@@ -3,7 +3,11 @@ use crate::{
     AcquireError, AcquireTimeout, Candidacy, Elections, Entry, Env, Epoch, Holder, Key, Leadership,
     OsEntropy, Slot, Spawn, Standing, Terms, Timing, Ttl, TtlStorage,
     env::Task,
-    testing::{contract::StorageUnderTest, lateness::never_allowed, mock::FaultyStorage},
+    testing::{
+        contract::StorageUnderTest,
+        lateness::{always, never_allowed, two_lead},
+        mock::FaultyStorage,
+    },
 };
 use futures_util::future::{Either, select};
 use std::{
@@ -30,7 +34,6 @@ impl<Suite: ElectionsTestSuite> Scene<Suite> {
         let ttl = suite.ttl();
         let (clock, slack): (Arc<dyn Clock>, _) = match suite.mock_clock() {
             Some(clock) => (Arc::new(clock), Duration::from_millis(1)),
-            // A shared test machine may be slow for a while.
             None => (Arc::new(SystemClock::start().unwrap()), ttl.get()),
         };
         Self { suite, clock, ttl, timing: Timing::new(ttl), slack }
@@ -134,13 +137,9 @@ impl<Suite: ElectionsTestSuite> Scene<Suite> {
         next: impl Future + Unpin,
         span: Duration,
     ) {
-        if self.waits(next, span).await {
-            return;
+        if !self.waits(next, span).await {
+            two_lead("two leaders", [leadership.remaining()]);
         }
-        if leadership.remaining() > Duration::ZERO {
-            never_allowed("two leaders".to_owned());
-        }
-        panic!("the leadership was lost: {:?}", leadership.standing().loss());
     }
 
     pub(super) async fn waits(&self, future: impl Future + Unpin, span: Duration) -> bool {
@@ -155,6 +154,11 @@ impl<Suite: ElectionsTestSuite> Scene<Suite> {
         let kill_after = Timing::new(ttl).kill_at(Instant::ORIGIN).since(Instant::ORIGIN);
         standing.kill_at().before(kill_after)
     }
+}
+
+pub(super) fn none_landed<K: Key>(storage: &FaultyStorage<K>) {
+    let counts = storage.counts();
+    always(counts.landed_late == 0, format_args!("a write was applied when it was out of date: {counts:?}"));
 }
 
 pub(super) fn refusal<K>(acquired: Result<(K, Leadership), AcquireError>) -> AcquireError {
