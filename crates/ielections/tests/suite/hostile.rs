@@ -236,7 +236,6 @@ impl HostileStorage {
         }
     }
 
-    /// The key under which this fault finds another.
     fn key(&self, key: &Name) -> Name {
         let mut bytes = key.0.clone();
         match self.fault {
@@ -275,6 +274,9 @@ fn aged(entry: Entry, age: Duration) -> Slot {
 impl TtlStorage<Name> for HostileStorage {
     fn limits(&self) -> Limits {
         let good = self.good.limits();
+        if self.fault == NoLimits {
+            return Limits { min_ttl: Duration::ZERO, scan_batch: usize::MAX, ..good };
+        }
         let max_key_bytes = if self.fault == IgnoresItsLimitOfKeys { 100_000 } else { good.max_key_bytes };
         Limits { max_key_bytes, ..good }
     }

@@ -94,6 +94,15 @@ mod fenced {
 }
 
 #[test]
+fn storage_without_limits_passes() {
+    let fresh = async || ModelUnderTest { fault: StorageFault::NoLimits, ..ModelUnderTest::fresh() };
+    contract::run(fresh, async |storage| contract::a_scan_takes_more_keys_than_a_batch(&storage).await);
+    elections_suite::run(fresh, async |scene| {
+        elections_suite::a_ttl_too_short_for_the_storage_is_refused(&scene).await;
+    });
+}
+
+#[test]
 fn every_case_is_in_the_list_of_its_suite() {
     let elections = [elections_suite::CASES, elections_suite::FENCED_CASES].concat();
     for (folder, cases) in [

@@ -163,7 +163,6 @@ impl HostileStorage {
         Ok((!is_hidden).then_some(Document { version, ..document }))
     }
 
-    /// A page that begins at a number of documents, and not after one.
     async fn page_from_index(&self, key: &Name, scan: &Scan) -> Result<Page, ReadError> {
         let mut whole = Scan { after: None, limit: usize::MAX, ..scan.clone() };
         let mut all = Vec::new();

@@ -6,6 +6,8 @@ macro_rules! faults {
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub(crate) enum StorageFault {
             NoFault,
+            /// No fault either: what a storage may say of its limits.
+            NoLimits,
             $($fault,)*
         }
 
