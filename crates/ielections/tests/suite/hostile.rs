@@ -331,6 +331,14 @@ impl TtlStorage<Name> for HostileStorage {
         Ok(slots.into_iter().map(|slot| self.shown(slot)).collect())
     }
 
+    async fn scan_some(&self, keys: &[Name], seen: &mut [Option<Slot>]) -> Result<(), ReadError> {
+        let is_cut = self.fault == ScansOneBatchOfSome;
+        let read = if is_cut { keys.len().min(self.limits().scan_batch) } else { keys.len() };
+        let slots = self.scan(&keys[..read]).await?;
+        seen.iter_mut().zip(slots).for_each(|(seen, slot)| *seen = Some(slot));
+        Ok(())
+    }
+
     fn documents(&self) -> Option<&dyn DocumentStorage<Name>> {
         Some(self)
     }

@@ -20,12 +20,16 @@ async fn scans_as<K: Key>(scene: &Scene<K>, keys: &[K], expected: &[Slot]) {
     let clock = SystemClock::start().unwrap();
     let begun = clock.now();
     loop {
-        let slots: Vec<_> = scene.there.scan(keys).await.unwrap().into_iter().collect();
-        if slots == expected {
+        let slots = scene.there.scan(keys).await.unwrap();
+        let mut seen = vec![None; keys.len()];
+        scene.there.scan_some(keys, &mut seen).await.unwrap();
+        let seen: Option<Vec<_>> = seen.into_iter().collect();
+        let seen = seen.expect("a scan of some slots that has not failed shows each");
+        if slots == expected && seen == expected {
             return;
         }
         if clock.now().since(begun) >= STALEST {
-            too_late(format!("scanned {slots:?} instead of {expected:?} for {STALEST:?}"));
+            too_late(format!("scanned {slots:?} and {seen:?} instead of {expected:?} for {STALEST:?}"));
         }
         clock.sleep(Duration::from_millis(10)).await;
     }

@@ -73,6 +73,8 @@ impl<K: Key> Scene<K> {
         assert!(matches!(get, Err(ReadError::Fatal(_))), "read: {get:?}");
         let scan = self.here.scan(std::slice::from_ref(key)).await;
         assert!(matches!(scan, Err(ReadError::Fatal(_))), "scan: {scan:?}");
+        let scan = self.here.scan_some(std::slice::from_ref(key), &mut [None]).await;
+        assert!(matches!(scan, Err(ReadError::Fatal(_))), "scan of some: {scan:?}");
     }
 
     pub(in crate::testing) async fn stands(&self) -> Slot {

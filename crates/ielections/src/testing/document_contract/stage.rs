@@ -149,7 +149,7 @@ pub(super) async fn read_document<K: Key>(
 
 /// Reads all pages of a scan, and checks that each keeps to it.
 pub(super) async fn scan_all<K: Key>(handle: &dyn TtlStorage<K>, key: &K, mut scan: Scan) -> Vec<Document> {
-    let most = scan.limit.min(documents(handle).document_limits().max_page);
+    let most = scan.limit.clamp(1, documents(handle).document_limits().max_page);
     let mut all: Vec<Document> = Vec::new();
     loop {
         let page = answered(|| documents(handle).scan_documents(key, &scan)).await;

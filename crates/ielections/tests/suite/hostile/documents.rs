@@ -263,6 +263,7 @@ impl DocumentStorage<Name> for HostileStorage {
         let key = &self.key(key);
         let mut page = match self.fault {
             PageBeginsAtAnIndex => self.page_from_index(key, scan).await?,
+            PageOfZeroIsEmpty if scan.limit == 0 => Page { documents: Vec::new(), next: None },
             _ => self.good.scan_documents(key, scan).await?,
         };
         let is_end_of_prefix = [&scan.prefix[..], &[0xff]].concat();

@@ -80,6 +80,7 @@ faults! {
     ReadsBehind: a_read_sees_every_write_that_was_answered_before_it;
     ScansInItsOwnOrder: a_scan_keeps_the_order_of_its_keys;
     ScansOneBatch: a_scan_takes_more_keys_than_a_batch;
+    ScansOneBatchOfSome: a_scan_takes_more_keys_than_a_batch;
     ScanSkipsNewSlots: a_scan_shows_slots_that_were_never_led;
     CountsAgesFromTheClaim: a_proven_age_is_never_larger_than_the_time_since_the_write;
     GuessesAges: a_proven_age_is_never_larger_than_the_time_since_the_write
@@ -143,6 +144,7 @@ faults! {
     ScanBeginsWithTheOneBefore: a_scan_continues_after_a_document;
     ScanSkipsOneBetweenPages: a_scan_takes_more_documents_than_a_page a_scan_continues_after_a_document;
     ScanEndsWithItsFirstPage: a_scan_takes_more_documents_than_a_page;
+    PageOfZeroIsEmpty: a_scan_continues_after_a_document;
     PageBeginsAtAnIndex: a_scan_during_writes_shows_each_lasting_document_once;
     PageIsUnsorted: a_scan_keeps_to_its_prefix a_scan_takes_more_documents_than_a_page;
     ScanShowsDeletedDocuments: a_scan_does_not_show_deleted_documents;
