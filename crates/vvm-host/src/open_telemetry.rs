@@ -14,7 +14,6 @@ use opentelemetry::{
 use primary_only::Registry;
 use std::{sync::Arc, time::Duration};
 
-/// The scope of all instruments and spans.
 const SCOPE: &str = "vvm";
 
 /// While it lives, the metrics of a [`Host`](crate::Host) are observed. Keep it until the meter provider is shut

@@ -117,7 +117,6 @@ enum Measurement {
 }
 
 impl Measurement {
-    /// Those that need no server.
     const USUAL: [Self; 7] =
         [Self::Pairs, Self::Held, Self::StepUp, Self::Sqlite, Self::DeadHost, Self::Warm, Self::Waiting];
 

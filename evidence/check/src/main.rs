@@ -129,7 +129,6 @@ impl Args {
         parts.is_empty() || search::search_all(&parts, sample, &reached)
     }
 
-    /// Whether nothing is changed or left out.
     fn is_whole(&self) -> bool {
         self.scenario.is_none() && self.kill_share.is_none() && self.drop.is_none()
     }

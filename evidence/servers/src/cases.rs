@@ -122,7 +122,6 @@ impl fmt::Display for Cases {
     }
 }
 
-/// The keyspace or table on a server.
 pub(crate) const STORAGE: &str = "end_to_end";
 
 /// Cases that the storage can change: what several processes see of each other through it, and what an outage

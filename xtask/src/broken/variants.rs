@@ -7,7 +7,6 @@ pub(super) struct Variant {
     pub(super) in_simulation: bool,
     /// The part of `cargo xtask check` that has to find it.
     pub(super) by_check: Option<&'static str>,
-    /// The test that has to find it.
     pub(super) by_test: Option<Test>,
     /// The cases of the public suites that have to find it, each of them.
     pub(super) by_cases: Vec<&'static str>,

@@ -15,7 +15,6 @@ use vvm_storage::{ClusterName, ElectionKey, ListedName, OperatorRequests, SlotNu
 /// The storage is read so long after a browser asked. The page asks once a second.
 const LOOKS: Duration = Duration::from_secs(5);
 
-/// How often the list of names is read.
 const LIST_PAUSE: Duration = Duration::from_secs(30);
 
 /// How often the history of a slot is read whose state does not change: its end may be recorded late.
@@ -24,7 +23,6 @@ const HISTORY_PAUSE: Duration = Duration::from_secs(60);
 /// A history is read so long after a browser asked for its picture, which a page does every few seconds.
 const PICTURE_LOOKS: Duration = Duration::from_secs(15);
 
-/// How many slots of a name are shown.
 const SHOWN_SLOTS: u32 = 64;
 
 /// How many holders of a name have a row in its picture. A pod has another name with each start.

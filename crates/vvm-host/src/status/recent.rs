@@ -9,10 +9,8 @@ use ielections::Epoch;
 use std::{collections::VecDeque, time::Duration};
 use vvm_clock::{Instant, SystemWallClock, WallClock as _};
 
-/// How many leaderships and marks are kept.
 const KEPT: usize = 64;
 
-/// The page shows a day at most.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 #[derive(Debug, Default)]

@@ -203,7 +203,6 @@ impl<'bytes> Unverified<'bytes> {
         (self.pairing.incarnation, self.pairing.epoch)
     }
 
-    /// The key that an offer carries.
     pub(super) fn standby(&self) -> PublicKeyBytes {
         array(self.bytes, STANDBY)
     }

@@ -93,7 +93,6 @@ impl BarKind {
     }
 }
 
-/// A picture that is drawn from the top.
 struct Drawing<'a> {
     of: &'a Timeline,
     out: String,

@@ -41,7 +41,6 @@ pub(crate) struct Process {
     pub(crate) outbox: Vec<Datagram>,
     /// Writes of candidates that won or ended in another way: they may arrive late.
     pub(crate) dropped: Vec<Request>,
-    /// It is to stop, and then ends.
     pub(crate) leaves: bool,
     pub(crate) has_left: bool,
 }
@@ -77,7 +76,6 @@ pub(crate) struct Leading {
     pub(crate) is_gone: bool,
     /// The work has stopped, and the leadership was handed back.
     pub(crate) is_ending: bool,
-    /// A planned stop has begun, or may.
     pub(crate) may_stop: bool,
     pub(crate) support: Option<Box<Supported>>,
 }
@@ -96,7 +94,6 @@ pub(crate) struct Call {
 pub(crate) const SUPPORT: usize = 9;
 
 impl Leading {
-    /// The earlier of its kill deadlines.
     pub(crate) fn dead_at(&self) -> Instant {
         let support = self.support.as_ref().and_then(|support| support.kill_at);
         support.map_or(self.kill_at, |kill_at| kill_at.min(self.kill_at))

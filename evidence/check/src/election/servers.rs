@@ -29,7 +29,6 @@ pub(super) struct History {
 
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Server {
-    /// The one that it writes.
     pub(super) timeline: u64,
     pub(super) history: History,
     /// Never led: there is no row.

@@ -26,7 +26,6 @@ const STANDBYS: usize = 16;
 pub(super) struct LinkState {
     pub(super) inbox: Option<PeerInbox>,
     pub(super) own: Option<OwnLeadership>,
-    /// The leader that was found last.
     pub(super) leader: Option<KnownLeader>,
     /// The record whose leader is looked for.
     pub(super) sought: Option<(ElectionKey, Entry)>,
@@ -42,7 +41,6 @@ pub(super) struct LinkState {
 pub(super) struct OwnLeadership {
     pub(super) record: Record,
     pub(super) ttl: Ttl,
-    /// The standby that was pinged last.
     pub(super) pinged: Option<Standby>,
     /// Others that have offered themselves, the newest last.
     pub(super) offered: VecDeque<Standby>,
@@ -76,7 +74,6 @@ pub(super) struct KnownLeader {
     pub(super) ttl: Ttl,
     pub(super) address: SocketAddr,
     pub(super) key: PairKey,
-    /// What this process offered last.
     pub(super) offer: Option<[u8; 16]>,
     pub(super) last_number: u64,
     pub(super) acknowledged_at: Option<Instant>,
