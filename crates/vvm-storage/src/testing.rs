@@ -311,7 +311,9 @@ pub async fn compare_steps(
     let setting = cluster.slot_count_partition();
     let memory = MemDatabase::new(Arc::new(SystemClock::start().unwrap())).open();
     let mut driver = open().await;
-    let mut draw = Draw { state: seed | 1, min_ttl: driver.limits().min_ttl, number: 0 };
+    // Seeds that differ by one draw other steps from the first on.
+    let state = seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut draw = Draw { state, min_ttl: driver.limits().min_ttl, number: 0 };
     let mut seen = vec![Seen::default(); slots.len()];
     for number in 1..=steps {
         draw.number = number;
@@ -451,7 +453,9 @@ impl Draw {
             (_, Some(record)) if has_documents => {
                 let after = stands.last.get() + u64::from(self.one_in(8));
                 let after = DocumentVersion::from_stored(after.saturating_sub(self.one_in(8).into()));
-                let fence = Fence { epoch: record.epoch, incarnation: record.incarnation(), after };
+                let other = Incarnation::from_bytes([0xff; 16]);
+                let incarnation = if self.one_in(8) { other } else { record.incarnation() };
+                let fence = Fence { epoch: record.epoch, incarnation, after };
                 let writes = IDS.iter().filter_map(|id| self.write(id, stands.last)).collect();
                 Step::Batch { fence, writes }
             }
@@ -463,7 +467,8 @@ impl Draw {
         Entry {
             holder: Holder::new(format!("holder-{}", self.below(3))).unwrap(),
             version: Version { incarnation, write: self.number },
-            ttl: Ttl::new(self.min_ttl * (1 + self.below(3) as u32)).unwrap(),
+            ttl: Ttl::new(self.min_ttl * (1 + self.below(3) as u32) + Duration::from_nanos(self.number))
+                .unwrap(),
             epoch: Epoch::new(epoch).unwrap(),
         }
     }

@@ -26,6 +26,8 @@ pub(crate) struct HostileStorage {
     good: Arc<ModelStorage<Name>>,
     fault: StorageFault,
     shared: Arc<Shared>,
+    /// What this handle wrote last.
+    own: Mutex<BTreeMap<Name, Slot>>,
 }
 
 #[derive(Debug)]
@@ -53,7 +55,7 @@ impl Shared {
         let mut memory = self.memory();
         let good = memory.model.open();
         memory.handles.push(Arc::clone(&good));
-        Arc::new(HostileStorage { good, fault, shared: Arc::clone(self) })
+        Arc::new(HostileStorage { good, fault, shared: Arc::clone(self), own: Mutex::default() })
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
@@ -91,7 +93,10 @@ impl HostileStorage {
             }
             (Ok(()), _) => {
                 self.shared.memory().before.insert(key.clone(), stands);
-                let _first_shown = self.good.get(key).await.map(|slot| self.shown(slot));
+                if let Ok(written) = self.good.get(key).await {
+                    let _first_shown = self.shown(written.clone());
+                    self.own.lock().unwrap().insert(key.clone(), written);
+                }
                 self.documents_after(key, &write).await;
                 Ok(Ok(()))
             }
@@ -314,7 +319,13 @@ impl TtlStorage<Name> for HostileStorage {
     async fn get(&self, key: &Name) -> Result<Slot, ReadError> {
         let slot = self.good.get(&self.key(key)).await?;
         let before = self.shared.memory().before.remove(key);
-        Ok(self.shown(before.filter(|_| self.fault == ReadsBehind).unwrap_or(slot)))
+        let own = self.own.lock().unwrap().get(key).cloned();
+        let wrong = match self.fault {
+            ReadsBehind => before,
+            ReadsItsOwnWrites => own,
+            _ => None,
+        };
+        Ok(self.shown(wrong.unwrap_or(slot)))
     }
 
     async fn scan(&self, keys: &[Name]) -> Result<Vec<Slot>, ReadError> {

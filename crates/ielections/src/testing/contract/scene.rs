@@ -45,6 +45,12 @@ impl<K: Key> Scene<K> {
         entries
     }
 
+    pub(in crate::testing) async fn both_show(&self, expected: Slot, when: &str) {
+        for handle in [&self.there, &self.here] {
+            assert_eq!(handle.get(&self.key).await.unwrap(), expected, "{when}");
+        }
+    }
+
     pub(in crate::testing) async fn renew(&self, held: &Entry, entry: &Entry) {
         let swap = self.here.compare_and_swap(&self.key, held, entry).await.unwrap();
         assert_eq!(swap, Swap::Swapped, "a renewal of the current version");

@@ -78,6 +78,7 @@ faults! {
 
     // What a read shows.
     ReadsBehind: a_read_sees_every_write_that_was_answered_before_it;
+    ReadsItsOwnWrites: a_read_sees_every_write_that_was_answered_before_it;
     ScansInItsOwnOrder: a_scan_keeps_the_order_of_its_keys;
     ScansOneBatch: a_scan_takes_more_keys_than_a_batch;
     ScansOneBatchOfSome: a_scan_takes_more_keys_than_a_batch;
