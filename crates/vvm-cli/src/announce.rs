@@ -9,11 +9,17 @@ use clap::ValueEnum;
 use jiff::Timestamp;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
+    fs::{FileType, Mode, OFlags, fstat, open},
+    io::{Errno, write},
     pipe::PIPE_BUF,
     termios::{LocalModes, isatty, tcgetattr, tcgetpgrp},
 };
 use serde_json::{Map, Value, json};
-use std::{fmt, io, os::fd::AsFd, sync::OnceLock};
+use std::{
+    fmt, io,
+    os::fd::{AsRawFd as _, BorrowedFd, OwnedFd},
+    sync::OnceLock,
+};
 use tracing::{Event, Subscriber};
 use tracing_serde::fields::AsMap as _;
 use tracing_subscriber::{
@@ -125,7 +131,6 @@ fn message(event: &str, members: &Value) -> String {
 }
 
 pub(crate) fn now() -> Timestamp {
-    // Fails after the year 9999.
     Timestamp::default().checked_add(SystemWallClock.since_unix_epoch()).unwrap_or(Timestamp::MAX)
 }
 
@@ -135,20 +140,42 @@ pub(crate) fn write_line(line: &[u8]) {
     let stops_us = tcgetattr(target).is_ok_and(|modes| modes.local_modes.contains(LocalModes::TOSTOP))
         && tcgetpgrp(target).ok() != own_group();
     if !stops_us {
-        write_what_fits(&mut io::stderr().lock(), line);
+        write_what_fits(target, line);
     }
 }
 
-fn write_what_fits(target: &mut (impl io::Write + AsFd), line: &[u8]) {
-    // A pipe is ready when it has room for this many bytes, and not for more.
-    for part in line.chunks(PIPE_BUF) {
-        let mut fds = [PollFd::new(target, PollFlags::OUT)];
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let ready = poll(&mut fds, Some(&at_once)).is_ok() && fds[0].revents().contains(PollFlags::OUT);
-        if !ready || target.write_all(part).is_err() {
-            return;
+/// Takes no lock: a thread that hangs with a disk would hold it.
+fn write_what_fits(target: BorrowedFd<'_>, mut line: &[u8]) {
+    let own = own_description(target);
+    while !line.is_empty() {
+        let written = match &own {
+            Some(own) => write(own, line),
+            // A pipe is ready when it has room for this many bytes, and not for more.
+            None if is_ready(target) => write(target, &line[..line.len().min(PIPE_BUF)]),
+            None => return,
+        };
+        match written {
+            Ok(written @ 1..) => line = &line[written..],
+            Err(Errno::INTR) => {}
+            Ok(_) | Err(_) => return,
         }
     }
+}
+
+/// Opens a pipe or terminal anew: the description that others share must stay blocking, and a terminal is called ready
+/// while it has any room, even if it has too little for a line.
+fn own_description(target: BorrowedFd<'_>) -> Option<OwnedFd> {
+    let is_pipe = || fstat(target).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_fifo());
+    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let path = format!("/proc/self/fd/{}", target.as_raw_fd());
+    let opened = (isatty(target) || is_pipe()).then(|| open(path, flags, Mode::empty()));
+    opened?.ok()
+}
+
+fn is_ready(target: BorrowedFd<'_>) -> bool {
+    let mut fds = [PollFd::from_borrowed_fd(target, PollFlags::OUT)];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut fds, Some(&at_once)).is_ok() && fds[0].revents().contains(PollFlags::OUT)
 }
 
 macro_rules! say {
@@ -259,20 +286,38 @@ fn members(event: &Event<'_>) -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::{Read as _, Write as _};
+    use harness::{PseudoTerminal, eventually};
+    use std::{
+        io::{Read as _, Write as _},
+        os::fd::AsFd as _,
+    };
 
     #[test]
     fn line_that_a_paused_reader_leaves_no_room_for_is_cut_and_does_not_block() {
         let (mut reader, mut pipe) = io::pipe().unwrap();
         let line = [b'x'; 3 * PIPE_BUF];
-        write_what_fits(&mut pipe, &line);
+        write_what_fits(pipe.as_fd(), &line);
         let mut read = vec![0; line.len()];
         reader.read_exact(&mut read).unwrap();
         assert_eq!(read, line, "whole, where there is room");
         rustix::pipe::fcntl_setpipe_size(&pipe, 2 * PIPE_BUF).unwrap();
         pipe.write_all(&[b'y'; PIPE_BUF]).unwrap();
-        write_what_fits(&mut pipe, &line);
+        write_what_fits(pipe.as_fd(), &line);
         drop(pipe);
         assert_eq!(reader.read_to_end(&mut Vec::new()).unwrap(), 2 * PIPE_BUF);
+    }
+
+    #[test]
+    fn line_that_a_paused_terminal_leaves_no_room_for_is_cut_and_does_not_block() {
+        let terminal = PseudoTerminal::open();
+        let side = terminal.open_side();
+        for length in (1..300).cycle().take(1000) {
+            write_what_fits(side.as_fd(), &[&b"x".repeat(length)[..], b"\n"].concat());
+        }
+        assert!(terminal.discard().len() < 100_000);
+        eventually("it takes lines again", || {
+            write_what_fits(side.as_fd(), b"over\n");
+            terminal.discard().ends_with(b"over\r\n")
+        });
     }
 }

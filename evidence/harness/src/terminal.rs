@@ -32,16 +32,23 @@ impl PseudoTerminal {
     }
 
     pub fn side(&self) -> Stdio {
-        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
-        Stdio::from(rustix::fs::open(&self.name, flags, Mode::empty()).unwrap())
+        self.open_side().into()
     }
 
-    /// Discards what was written to it, so that its writers don't block.
-    pub fn discard(&self) {
+    pub fn open_side(&self) -> OwnedFd {
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+        rustix::fs::open(&self.name, flags, Mode::empty()).unwrap()
+    }
+
+    /// Reads what was written to it, so that its writers don't block.
+    pub fn discard(&self) -> Vec<u8> {
         fcntl_setfl(&self.master, fcntl_getfl(&self.master).unwrap() | OFlags::NONBLOCK).unwrap();
-        let mut screen = [0; 4096];
+        let (mut all, mut screen) = (Vec::new(), [0; 4096]);
         // No output, or no writer left.
-        while rustix::io::read(&self.master, &mut screen).is_ok_and(|read| read > 0) {}
+        while let Ok(read @ 1..) = rustix::io::read(&self.master, &mut screen) {
+            all.extend_from_slice(&screen[..read]);
+        }
+        all
     }
 
     pub fn type_line(&self, line: &str) {
@@ -73,7 +80,6 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// A new one, whose shell listens.
     pub fn new(trial: &Trial) -> Self {
         let bare = PseudoTerminal::open();
         let [stdin, stdout, stderr] = [bare.side(), bare.side(), bare.side()];
@@ -95,7 +101,6 @@ impl Terminal {
         self.keyboard.write_all(keys).unwrap();
     }
 
-    /// Ends the shell, which ends the terminal.
     pub fn close(mut self) {
         // Not `exit`: it fails while the shell does not know yet that a stopped job has ended.
         self.type_line("exec true");
