@@ -45,7 +45,9 @@ pub(super) struct Demoter {
 enum Process {
     Runs(Child, NoteLink),
     /// It ended, or missed a message. The next claim starts another.
-    Lost,
+    Lost {
+        is_said: bool,
+    },
     /// This process demotes by itself from here on, or ends without a demotion.
     Dismissed,
 }
@@ -56,7 +58,7 @@ impl Demoter {
         arguments: impl Iterator<Item = OsString>,
         settings: OsString,
     ) -> io::Result<Self> {
-        let process = Mutex::new(Process::Lost);
+        let process = Mutex::new(Process::Lost { is_said: true });
         let demoter = Self { name, arguments: arguments.collect(), settings, process };
         *demoter.process() = demoter.spawn()?;
         Ok(demoter)
@@ -90,12 +92,21 @@ impl Demoter {
 
     fn send(&self, message: ToDemoter, send: impl FnOnce(&NoteLink, DeathNotice) -> bool) {
         let mut process = self.process();
-        let Process::Runs(child, link) = &mut *process else { return };
-        if send(link, message.into()) {
-            return;
+        if let Process::Runs(child, link) = &mut *process
+            && !send(link, message.into())
+        {
+            kill(child);
+            *process = Process::Lost { is_said: false };
         }
-        kill(child);
-        *process = Process::Lost;
+        // A line may hang. None comes between a hook and the on-loss hook that follows it.
+        let may_hang = matches!(
+            message,
+            ToDemoter::Host(_) | ToDemoter::Deadline(_) | ToDemoter::Ended(Hook::OnLoss, _)
+        );
+        match &mut *process {
+            Process::Lost { is_said: is_said @ false } if may_hang => *is_said = true,
+            _ => return,
+        }
         drop(process);
         say!(
             "{}: the demoter has ended or hangs: if vvm elect dies before it leads anew, nothing demotes this \
@@ -118,7 +129,7 @@ impl Demoter {
         let mut process = self.process();
         let is_lost = match &mut *process {
             Process::Runs(child, _) => !matches!(child.try_wait(), Ok(None)),
-            Process::Lost => true,
+            Process::Lost { .. } => true,
             Process::Dismissed => false,
         };
         if !is_lost {
@@ -133,7 +144,7 @@ impl Demoter {
                 way_out(cause)
             ),
         };
-        *process = started.unwrap_or(Process::Lost);
+        *process = started.unwrap_or(Process::Lost { is_said: true });
         drop(process);
         say!("{}: {said}", self.name);
     }
@@ -210,7 +221,6 @@ pub(crate) fn main(args: &ElectArgs) -> ExitCode {
     let caught = Signals::catch();
     announce::start_log(args.candidate.log_format);
     let mut demotion = Demotion::default();
-    // An orderly leader ends this process before.
     link.hear_until_death(|note, process| {
         if let Some(message) = ToDemoter::read(note) {
             demotion.hear(message, process);
@@ -332,7 +342,6 @@ fn end(group: Pid, leader: OwnedFd) -> bool {
 fn run_on_loss(args: &ElectArgs, led: RecordId) -> Result<(), String> {
     let ElectArgs { candidate, on_loss, hook_timeout, .. } = args;
     let name = candidate.name.as_str();
-    say!("{name} slot {}: vvm elect is dead; running the on-loss hook", led.slot);
     let leadership = Leadership {
         name: name.to_owned(),
         slot: led.slot,
@@ -342,6 +351,7 @@ fn run_on_loss(args: &ElectArgs, led: RecordId) -> Result<(), String> {
     };
     let mut child = start_hook(on_loss, leadership.environment(env::vars_os(), candidate.withheld()))
         .map_err(|cause| format!("could not be started: {}", ResourceLimit::from(cause)))?;
+    say!("{name} slot {}: vvm elect is dead; running the on-loss hook", led.slot);
     let group = Pid::from_child(&child);
     let process = pidfd_open(group, PidfdFlags::empty()).map_err(|errno| errno.to_string())?;
     if !ends_by(&process, SystemClock::read().after(*hook_timeout)) {

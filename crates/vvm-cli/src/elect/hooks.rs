@@ -81,7 +81,6 @@ impl HookService {
                     why.into_iter().for_each(|why| self.status.work_ended(why));
                 }
             }
-            // The thread has printed it.
             Err(failure) => {
                 let failure = format!("the on-loss hook {failure}");
                 let parts = why.into_iter().chain([failure]).collect::<Vec<_>>();
@@ -158,6 +157,7 @@ impl Hooks {
             clock: SystemClock::start()?,
             demoter: Arc::clone(demoter),
             leading: (args.on_start == OnStart::Demote).then(|| at_start(args, holder)),
+            hanging: Vec::new(),
         };
         let runtime = runtime::start()?;
         let serve = move || runtime.block_on(hooks.serve());
@@ -212,6 +212,8 @@ struct HookThread {
     demoter: Arc<Demoter>,
     /// The environment of the leadership whose on-loss hook has not run yet; at first, of one before the start.
     leading: Option<Vec<(OsString, OsString)>>,
+    /// Killed hooks that have not ended. Printed after the on-loss hook, because a line may hang, too.
+    hanging: Vec<u32>,
 }
 
 impl HookThread {
@@ -236,16 +238,15 @@ impl HookThread {
                 }
                 None => self.lose().await,
             };
-            // A caller that has gone sends another order.
             let _ = done.send(outcome);
         }
     }
 
     /// Runs the on-loss hook and ends the process: the kill deadline has passed, and another process may lead soon.
     async fn die(&mut self) -> ! {
-        say!("{}: the kill deadline has passed", self.args.candidate.name);
-        // It is printed, and the status is that of the deadline.
+        // Its failure is printed, and the status is that of the deadline.
         let _failed = self.lose().await;
+        say!("{}: the kill deadline has passed", self.args.candidate.name);
         // Unlike `exit`, it runs no handlers, which could wait for a thread that hangs.
         signal_hook::low_level::exit(exit::DEADMAN.into())
     }
@@ -253,8 +254,16 @@ impl HookThread {
     async fn lose(&mut self) -> Result<(), HookError> {
         let Some(environment) = self.leading.take() else { return Ok(()) };
         let outcome = self.run(Hook::OnLoss, &environment).await;
+        let name = &self.args.candidate.name;
+        for hook in self.hanging.drain(..) {
+            say!(
+                "{name}: a hook was killed, but its process {hook} has not ended after {}: it hangs in the kernel \
+                 (state D), as in a file system whose server does not answer. vvm elect continues without it",
+                DisplayDuration(KILL_TIMEOUT)
+            );
+        }
         if let Err(failure) = &outcome {
-            say!("{}: the on-loss hook {failure}", self.args.candidate.name);
+            say!("{name}: the on-loss hook {failure}");
         }
         outcome
     }
@@ -304,15 +313,9 @@ impl HookThread {
         Err(failure)
     }
 
-    fn kill(&self, hook: &mut Child) {
+    fn kill(&mut self, hook: &mut Child) {
         if !kill(hook) {
-            say!(
-                "{}: a hook was killed, but its process {} has not ended after {}: it hangs in the kernel (state \
-                 D), as in a file system whose server does not answer. vvm elect continues without it",
-                self.args.candidate.name,
-                hook.id(),
-                DisplayDuration(KILL_TIMEOUT)
-            );
+            self.hanging.push(hook.id());
         }
     }
 }

@@ -3,9 +3,15 @@
 
 use crate::VVM;
 use harness::{Running, SHORT_TTL, Trial, eventually, gives_pid_namespaces};
-use nix::sys::ptrace;
-use rustix::process::{Signal, kill_process};
-use std::time::Duration;
+use nix::{
+    libc::SYS_write,
+    sys::{
+        ptrace,
+        wait::{WaitPidFlag, WaitStatus, waitpid},
+    },
+};
+use rustix::process::{Pid, Signal, kill_process};
+use std::{fs, sync::mpsc::channel, thread, time::Duration};
 use vvm_clock::SystemClock;
 
 const ON_LEAD: &str = "echo lead $VVM_LEADER_EPOCH";
@@ -187,7 +193,6 @@ fn process_stopped_past_its_ttl_claims_nothing_while_its_on_loss_hook_runs() {
     assert!(table.contains(&led.to_string()), "{led}: {table}");
 }
 
-/// The storage is locked, so the leader can't renew. A separate thread runs the hook.
 #[test]
 fn on_loss_hook_past_the_deadline_completes_before_vvm_exits_with_80() {
     let trial = VVM.trial();
@@ -199,6 +204,62 @@ fn on_loss_hook_past_the_deadline_completes_before_vvm_exits_with_80() {
     finished.assert_code(80);
     assert_eq!(finished.stdout.last().unwrap(), "done");
     finished.assert_says("the kill deadline has passed");
+}
+
+/// Lets each thread of a process hang once it prints, as on a disk that hangs.
+fn hang_when_it_prints(process: Pid) {
+    let (hangs, hung) = channel();
+    thread::spawn(move || {
+        for thread in fs::read_dir(format!("/proc/{process}/task")).unwrap() {
+            let thread = nix::unistd::Pid::from_raw(
+                thread.unwrap().file_name().into_string().unwrap().parse().unwrap(),
+            );
+            ptrace::seize(thread, ptrace::Options::PTRACE_O_TRACESYSGOOD).unwrap();
+            ptrace::interrupt(thread).unwrap();
+        }
+        hangs.send(()).unwrap();
+        let ours = WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD;
+        while let Ok(status) = waitpid(None, Some(ours)) {
+            let Some(thread) = status.pid() else { continue };
+            let _ended = match status {
+                WaitStatus::PtraceSyscall(_) if prints(thread) => continue,
+                WaitStatus::Stopped(_, signal) => ptrace::syscall(thread, signal),
+                _ => ptrace::syscall(thread, None),
+            };
+        }
+    });
+    hung.recv().unwrap();
+}
+
+/// Whether a stopped thread is in a `write` of more than a wake-up.
+fn prints(thread: nix::unistd::Pid) -> bool {
+    let call = fs::read_to_string(format!("/proc/{thread}/syscall")).unwrap_or_default();
+    let words = call.split(' ').collect::<Vec<_>>();
+    let length = |word: &str| usize::from_str_radix(word.trim_start_matches("0x"), 16).unwrap();
+    words[0] == SYS_write.to_string() && length(words[3]) > 8
+}
+
+#[test]
+fn on_loss_hook_starts_while_what_prints_hangs() {
+    let trial = VVM.trial();
+    let (mut elect, led) = leading(&trial, ON_LOSS, &["--ttl", SHORT_TTL]);
+    hang_when_it_prints(elect.guardian);
+    let outage = trial.outage();
+    kill_process(trial.processes().with("stage-demote")[0], Signal::KILL).unwrap();
+    assert_eq!(elect.stdout.wait_for("loss"), format!("loss {led}"));
+    drop(outage);
+    elect.signal(Signal::KILL);
+}
+
+#[test]
+fn demoter_that_hangs_when_it_prints_has_started_the_on_loss_hook() {
+    let trial = VVM.trial();
+    let (mut elect, led) = leading(&trial, ON_LOSS, &[]);
+    let demoter = trial.processes().with("stage-demote")[0];
+    hang_when_it_prints(demoter);
+    elect.signal(Signal::KILL);
+    assert_eq!(elect.stdout.wait_for("loss"), format!("loss {led}"));
+    kill_process(demoter, Signal::KILL).unwrap();
 }
 
 #[test]
