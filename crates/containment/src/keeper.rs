@@ -181,7 +181,6 @@ impl Keeper<'_> {
         input: BorrowedFd<'_>,
     ) -> io::Result<()> {
         if let Some(group) = &self.containment.group {
-            // Before it executes anything.
             group.admit(pid)?;
         }
         // If the shim has died already, it is found when it is reaped.
@@ -299,12 +298,11 @@ impl Keeper<'_> {
             }
             ToKeeper::KillHelper(wanted) => {
                 for (_, pid) in self.helpers.iter().filter(|(helper, _)| *helper == wanted) {
-                    // It may have ended already.
                     let _ = kill_process_group(*pid, Signal::KILL);
                 }
             }
             ToKeeper::Deadline(deadline) => self.on(KeeperEvent::Deadline(deadline)),
-            ToKeeper::TellRest => tell_to_end(self.containment.family, |name| {
+            ToKeeper::TellRest => tell_to_end(self.containment.family, &self.helpers, |name| {
                 let _ = self.link.send(name);
             }),
             ToKeeper::Kill => self.on(KeeperEvent::Kill),
@@ -380,8 +378,13 @@ impl ChildHandle {
 
 const NAMED: usize = 8;
 
-fn tell_to_end(family: Family, name: impl Fn(&FromKeeper)) {
-    let rest = family.descendants();
+/// Leaves out helpers, and what is in their groups: they are killed by [`ToKeeper::KillHelper`].
+fn tell_to_end(family: Family, helpers: &[(Helper, Pid)], name: impl Fn(&FromKeeper)) {
+    let mut rest = family.descendants();
+    rest.retain(|member| {
+        let group = group_of(member.pid);
+        helpers.iter().all(|(_, helper)| group != Some(*helper))
+    });
     let names = rest.iter().filter_map(name_of).collect::<Vec<_>>();
     let total = u32::try_from(names.len()).unwrap_or(u32::MAX);
     for (place, one) in names.iter().take(NAMED).enumerate() {
@@ -446,7 +449,6 @@ mod tests {
             family.descendants().into_iter().find(|member| member.pid == Pid::from_child(&process)).unwrap();
         assert!(name_of(&member).is_some_and(|name| name.starts_with(b"sleep\0")));
         process.kill().unwrap();
-        // It stays a zombie, because it is not reaped.
         waitid(WaitId::Pid(member.pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT).unwrap();
         assert_eq!(name_of(&member), None);
         process.wait().unwrap();

@@ -166,6 +166,7 @@ pub struct Supervision {
     held: Vec<ForwardedSignal>,
     /// When the deadline is sent again that the keeper has not confirmed, and the pause before that.
     repeat: Option<(Instant, Duration)>,
+    ended: CancellationToken,
     outcome: Supervised,
 }
 
@@ -182,8 +183,21 @@ impl Supervision {
             Supervised { ended: None, ended_at: None, by_itself: false, told: Vec::new(), killed: None };
         let phase = SupervisionPhase::Working;
         let held = Vec::new();
-        let repeat = None;
-        Self { command, keeper, helpers, on_event, clock, timeouts, controls, phase, held, repeat, outcome }
+        let (repeat, ended) = (None, CancellationToken::new());
+        Self {
+            command,
+            keeper,
+            helpers,
+            on_event,
+            clock,
+            timeouts,
+            controls,
+            phase,
+            held,
+            repeat,
+            ended,
+            outcome,
+        }
     }
 
     /// Waits until the command is executed, or a stop, a kill or the kill deadline asks for its end: an execution may
@@ -215,6 +229,11 @@ impl Supervision {
     /// Returns the helpers of the command.
     pub fn helpers(&self) -> Arc<Helpers> {
         Arc::clone(&self.helpers)
+    }
+
+    /// Returns what is cancelled once the command's own process has ended.
+    pub fn ended(&self) -> CancellationToken {
+        self.ended.clone()
     }
 
     /// Returns the kill deadline that the keeper's own timer enforces, as the keeper confirms it. `None` before the
@@ -295,6 +314,7 @@ impl Supervision {
         (self.outcome.ended, self.outcome.ended_at) = (Some(ended), Some(self.clock.now()));
         // A signal may have reached the command before its request to stop arrives here.
         self.outcome.by_itself = self.phase == SupervisionPhase::Working && self.outcome.told.is_empty();
+        self.ended.cancel();
     }
 
     /// Returns when the present phase ends. Always shortly before the kill deadline: at the deadline the

@@ -101,7 +101,6 @@ impl CommandRunner {
         let mut in_force = self.control.in_force.subscribe();
         tokio::select! {
             biased;
-            // The sender lives as long as this process.
             _ = in_force.wait_for(|at| {
                 at.is_some() && *at >= deadline.min(*self.starter.deadline.borrow())
             }) => Ok(()),
@@ -248,7 +247,6 @@ impl LeadershipWork {
                 self.has_worked(last, WorkEnd::BetweenRuns);
                 return Ok(());
             }
-            // First, so that no signal is lost while the command starts.
             let controls = self.controls();
             status.work_ended("the command could not be started again");
             supervision = self.start(controls, &[]).await?;
@@ -300,7 +298,7 @@ impl LeadershipWork {
     }
 
     async fn check(&self, supervision: Supervision) -> Supervised {
-        let helpers = supervision.helpers();
+        let (helpers, ended) = (supervision.helpers(), supervision.ended());
         let supervising = async { self.runner.proven(supervision.run().await, Some(&self.leadership)) };
         let mut supervised = pin!(supervising);
         let CommandRunner { args, status, clock, .. } = &self.runner;
@@ -309,6 +307,7 @@ impl LeadershipWork {
             biased;
             supervised = &mut supervised => return supervised,
             () = self.stop.cancelled() => {}
+            () = ended.cancelled() => {}
             unhealthy = health::fails_checks(check, &args.work, &helpers, (status, clock)) => {
                 let why = WhyStopping::GivenUp(unhealthy.to_string().into());
                 status.stops_by(&self.standing, why);

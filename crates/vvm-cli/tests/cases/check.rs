@@ -68,3 +68,32 @@ fn hanging_check_ends_with_the_command() {
     assert_eq!(running.stop().signal(), 15);
     assert!(trial.processes().0.is_empty(), "{:?}", trial.processes().describe());
 }
+
+#[test]
+fn check_that_runs_when_the_command_ends_is_killed_and_counts_for_nothing() {
+    let trial = VVM.trial();
+    let worker = "cd $FOLDER; echo > runs; echo up; until test -e looked; do sleep 0.01; done
+                  rm runs looked; exit 5";
+    let check =
+        "cd $FOLDER; until test -e runs; do sleep 0.01; done; echo > looked; trap '' TERM; sleep 1001";
+    let often = ["--check-interval", "20ms", "--check-failures", "1", "--check-timeout", "1h"];
+    let restarts = ["--on-exit", "restart", "--restart-limit", "1", "--restart-backoff", "20ms"];
+    let run = trial.run_script(worker).with(["--check", check]).with(often).with(restarts);
+    let finished = run.environment("FOLDER", &trial.folder().display().to_string()).finish();
+    finished.assert_code(5);
+    assert_eq!(finished.stdout, ["up", "up"]);
+    assert!(!finished.says("behind") && !finished.says("failed"), "{:#?}", finished.stderr);
+}
+
+#[test]
+fn nothing_is_checked_while_what_the_command_has_left_is_stopped() {
+    let trial = VVM.trial();
+    let worker = "rm -f $TOLD.up; (trap 'echo > $TOLD; sleep 0.5; rm $TOLD; exit' TERM
+                  echo > $TOLD.up; while :; do sleep 0.01; done) &
+                  until test -e $TOLD.up; do sleep 0.01; done; exit 5";
+    let often = ["--check", "! test -e $TOLD", "--check-interval", "20ms", "--check-failures", "1"];
+    let restarts = ["--on-exit", "restart", "--restart-limit", "1", "--restart-backoff", "20ms"];
+    let told = trial.folder().join("told").display().to_string();
+    let run = trial.run_script(worker).with(often).with(restarts).environment("TOLD", &told);
+    run.finish().assert_ended(5, "behind, which");
+}
