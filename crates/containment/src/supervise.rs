@@ -16,7 +16,7 @@ use crate::{
     signals::{ForwardedSignal, SignalForCommand},
 };
 use keeper_handle::{Helpers, KeeperHandle, UnprovenKeeperEnd};
-use rustix::process::Signal;
+use rustix::{io::Errno, process::Signal};
 use spawn::{CommandSpec, SpawnError, Starting};
 use std::{ffi::OsString, os::fd::AsFd, pin::Pin, sync::Arc, time::Duration};
 use tokio::sync::{broadcast, watch};
@@ -258,6 +258,11 @@ impl Supervision {
             let repeat_at = self.repeat_at();
             tokio::select! {
                 biased;
+                // Before the end of the keeper, which may follow at once.
+                outcome = pre_stop_of(&mut pre_stop), if self.is_pre_stopping() => {
+                    pre_stop = None;
+                    self.tell_after(outcome);
+                }
                 () = self.keeper.changed() => {}
                 () = self.controls.kill.cancelled(), if !self.is_killing() => {
                     self.kill_for(KillReason::SecondRequest);
@@ -268,10 +273,6 @@ impl Supervision {
                 }
                 () = self.controls.stop.cancelled(), if self.phase == SupervisionPhase::Working => {
                     pre_stop = self.stop();
-                }
-                outcome = pre_stop_of(&mut pre_stop), if self.is_pre_stopping() => {
-                    pre_stop = None;
-                    self.tell_after(outcome);
                 }
                 Ok(()) = self.controls.deadline.changed() => {}
                 () = self.clock.sleep_until(repeat_at) => {
@@ -304,7 +305,8 @@ impl Supervision {
             && self.outcome.ended.is_none()
         {
             self.has_ended(ended);
-            if !self.is_killing() {
+            // The pre-stop helper is among what is left.
+            if !self.is_killing() && !self.is_pre_stopping() {
                 self.stop_leftovers();
             }
         }
@@ -382,10 +384,14 @@ impl Supervision {
 
     fn tell_after(&mut self, pre_stop: Result<ProcessEnd, HelperError>) {
         match pre_stop {
-            Ok(ProcessEnd::Exited(0)) => {}
+            // A keeper that has ended has no command any more.
+            Ok(ProcessEnd::Exited(0)) | Err(HelperError::System(Errno::PIPE)) => {}
             outcome => self.on_event.report(SupervisionEvent::PreStopFailed(outcome)),
         }
-        self.request_stop();
+        match self.outcome.ended {
+            Some(_) => self.stop_leftovers(),
+            None => self.request_stop(),
+        }
     }
 
     fn request_stop(&mut self) {

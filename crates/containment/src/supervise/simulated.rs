@@ -110,7 +110,6 @@ impl SimulatedKeeper {
     }
 
     fn says(&self, message: FromKeeper) {
-        // A supervision that was dropped needs no message.
         let _ = self.messages.send(message);
     }
 }
@@ -139,7 +138,6 @@ impl KeeperProcess for SupervisorEndpoint {
             ToKeeper::TellRest => self.orders(KeeperOrder::TellRest),
             ToKeeper::Kill => self.orders(KeeperOrder::Kill),
             ToKeeper::Deadline(deadline) => self.orders(KeeperOrder::Deadline(*deadline)),
-            // There are no helpers.
             ToKeeper::Helper(_) | ToKeeper::KillHelper(_) => Ok(()),
             ToKeeper::Begin { .. } | ToKeeper::TryOut => Ok(()),
         }
@@ -170,7 +168,6 @@ impl KeeperProcess for SupervisorEndpoint {
             let how = ended.wait_for(Option::is_some).await.ok().and_then(|how| *how);
             match how {
                 Some(how) => how,
-                // The simulation dropped its end.
                 None => pending().await,
             }
         })

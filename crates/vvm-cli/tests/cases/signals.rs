@@ -150,3 +150,17 @@ fn pre_stop_does_not_run_if_the_command_exits_by_itself() {
     let running = trial.run(["echo", "up"]).with(["--pre-stop", &pre_stop]).start();
     ends_with(&trial, running, 0, &[]);
 }
+
+#[test]
+fn pre_stop_ends_in_its_time_though_the_command_ends_before() {
+    let trial = VVM.trial();
+    let worker = "echo up; until test -e $NOTES; do sleep 0.01; done; echo over >> $NOTES";
+    let pre_stop = "echo pre >> $NOTES; until grep -q over $NOTES; do sleep 0.01; done; sleep 0.5
+                    echo unregistered >> $NOTES; exit 3";
+    let notes = trial.folder().join("notes").display().to_string();
+    let run = trial.run_script(worker).with(["--pre-stop", pre_stop]).environment("NOTES", &notes);
+    let running = run.up();
+    running.signal(Signal::TERM);
+    let said = ends_with(&trial, running, 0, &["pre", "over", "unregistered"]).join("\n");
+    assert!(said.contains("--pre-stop exited with status 3"), "{said}");
+}
