@@ -10,10 +10,12 @@ use crate::{
     inspection::{InspectionError, inspect},
     leadership::{ExitWish, HostReport, RecordId},
     run::RunArgs,
+    runtime::ends_a_candidate,
     settings::HANDED_ON,
 };
-use rustix::process::{
-    Pid, PidfdFlags, Signal, getpid, getppid, pidfd_open, set_parent_process_death_signal,
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{Pid, PidfdFlags, Signal, getpid, getppid, pidfd_open, set_parent_process_death_signal},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -24,9 +26,10 @@ use std::{
     num::NonZeroU32,
     os::unix::process::{CommandExt as _, ExitStatusExt as _},
     process::{Child, Command, ExitCode, Stdio},
+    time::Duration,
 };
-use vvm_clock::{Instant, SystemClock};
-use vvm_containment::{GuardEnded, OWN_BINARY, ProcessEnd, StageError, ends_by, signal_name};
+use vvm_clock::{DisplayDuration, Instant, SystemClock};
+use vvm_containment::{GuardEnded, OWN_BINARY, ProcessEnd, Signals, StageError, ends_by, signal_name};
 use vvm_host::operate::{HostEnd, LeftBehind, Purpose};
 use vvm_storage::SlotNumber;
 
@@ -63,14 +66,38 @@ impl Release {
     }
 
     pub(crate) fn run(&self, arguments: Vec<OsString>, settings: OsString) {
-        SystemClock::block_for(SystemClock::read().until(self.from));
+        let ran = self.waits().and_then(|()| self.start(arguments, settings));
+        ran.unwrap_or_else(|cause| say!("the record is not released and expires by its TTL: {cause}"));
+    }
+
+    /// Waits for the quiet time. Fails if a signal asks to stop meanwhile: the guardian passes it on to no host any more.
+    fn waits(&self) -> io::Result<()> {
+        let left = || SystemClock::read().until(self.from);
+        if left().is_zero() {
+            return Ok(());
+        }
+        let mut signals = Signals::catch()?;
+        let longest = DisplayDuration(left());
+        say!("after {longest} (--quiet-time), the record is {}", self.order.how);
+        while !left().is_zero() {
+            let pause = Timespec::try_from(left().min(Duration::from_secs(1))).ok();
+            let _ = poll(&mut [PollFd::new(&signals, PollFlags::IN)], pause.as_ref());
+            let caught = signals.pending().unwrap_or_default();
+            if let Some(stop) = caught.into_iter().find(|caught| ends_a_candidate(caught.signal)) {
+                let name = signal_name(stop.signal.as_raw());
+                return Err(io::Error::other(format!("{name} came within --quiet-time")));
+            }
+        }
+        Ok(())
+    }
+
+    fn start(&self, arguments: Vec<OsString>, settings: OsString) -> io::Result<()> {
         let mut command = Command::new(OWN_BINARY);
         let order = serde_json::to_string(&self.order).unwrap_or_default();
         command.args(arguments).env(HANDED_ON, settings).env(VARIABLE, order);
         // Standard output is the command's. Ctrl-C reaches the terminal's group alone.
         command.stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
-        let ran = command.spawn().and_then(|child| self.wait_for(child));
-        ran.unwrap_or_else(|cause| say!("the record is not released and expires by its TTL: {cause}"));
+        self.wait_for(command.spawn()?)
     }
 
     fn wait_for(&self, mut child: Child) -> io::Result<()> {
@@ -178,7 +205,6 @@ mod tests {
         leadership::{ExitWish, RecordId},
     };
     use ielections::{Epoch, Incarnation};
-    use std::time::Duration;
     use vvm_containment::Level;
 
     fn end(proven: bool, deadline: Option<Instant>) -> GuardEnded {

@@ -44,7 +44,6 @@ fn standby_leads_at_once_after_a_killed_host_and_finds_nothing_of_it() {
     standby.stop();
 }
 
-/// The deadman or the guardian kills it, and the lease lasts for another fifth of the TTL.
 #[test]
 fn host_that_is_stopped_beyond_its_deadline_is_released() {
     let trial = VVM.trial();
@@ -73,6 +72,20 @@ fn record_expires_if_the_storage_does_not_answer_or_the_release_is_killed() {
         finished.assert_says(why);
         assert_eq!(trial.run(["echo", "next"]).finish().stdout, ["next"]);
     }
+}
+
+#[test]
+fn stop_within_the_quiet_time_ends_vvm_without_a_release() {
+    let trial = VVM.trial();
+    let mut leader = trial.run_forever().with(["--ttl", "10m", "--quiet-time", "5m"]).up();
+    let led = trial.slots();
+    kill_process(leader.host(), Signal::KILL).unwrap();
+    leader.stderr.wait_for("the record is released by the guardian after the host was killed");
+    leader.signal(Signal::TERM);
+    let finished = leader.finish();
+    finished.assert_ended(128 + 9, "the host process died");
+    finished.assert_says("not released and expires by its TTL: SIGTERM came within --quiet-time");
+    assert_eq!(trial.slots()[0]["holder"], led[0]["holder"]);
 }
 
 fn releases(trial: &Trial) -> Pid {
