@@ -18,6 +18,7 @@ use crate::{
     turn::{QueueOutcome, wait_for_turn},
 };
 use ielections::Holder;
+use rustix::process::getpid;
 use std::{iter, process::ExitCode};
 use vvm_clock::SystemClock;
 use vvm_containment::{Containment, GuardEnded, GuardReport, ProcessEnd, guard, signal_name, signal_of};
@@ -74,7 +75,8 @@ fn run(
         Err((outcome, farewell, reason)) => {
             let line = format!("{outcome}: {reason}");
             let of = (args.candidate.name.as_str(), &holder);
-            conclude(args, &Report::new((outcome, farewell, Some(reason)), None, of), "info", Some(line));
+            let report = Report::new((outcome, farewell, Some(reason)), (Some(getpid()), None), of);
+            conclude(args, &report, "info", Some(line));
             return Ok((farewell, false));
         }
     };
@@ -155,7 +157,8 @@ impl LeadershipEnd {
             outcome => Some(format!("{outcome}: {reason}")),
         };
         let of = (args.candidate.name.as_str(), holder);
-        let mut report = Report::new((self.outcome, self.farewell, Some(reason)), Some(end.level), of);
+        let ended = (self.outcome, self.farewell, Some(reason));
+        let mut report = Report::new(ended, (Some(getpid()), Some(end.level)), of);
         if let Some(leading) = self.leading {
             report.leading(leading);
         }

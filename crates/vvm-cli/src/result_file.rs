@@ -8,7 +8,10 @@ use crate::{
     leadership::{ExitWish, RecordId},
 };
 use ielections::Holder;
-use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::{
+    fs::{Access, AtFlags, CWD, accessat},
+    process::Pid,
+};
 use serde::Serialize;
 use serde_json::Value;
 use std::{
@@ -108,12 +111,13 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// It has no level if `vvm` ends before it is a candidate.
+    /// Of `guardian`, which can die of no signal as process 1. It has no level if `vvm` ends before it is a candidate.
     pub(crate) fn new(
         (outcome, farewell, reason): (Outcome, ExitWish, Option<String>),
-        level: Option<Level>,
+        (guardian, level): (Option<Pid>, Option<Level>),
         (name, holder): (&str, &Holder),
     ) -> Self {
+        let can_die_of = |signal| guardian != Some(Pid::INIT) && can_die_of(signal);
         let (exit_status, signal) = match farewell {
             ExitWish::Exit(status) => (Some(status), None),
             ExitWish::DieOf(signal) if can_die_of(signal) => (None, Some(signal.as_raw())),

@@ -11,6 +11,7 @@ use crate::{
     result_file::{Outcome, Report},
 };
 use ielections::Standing;
+use rustix::process::getppid;
 use vvm_storage::ElectionKey;
 
 impl CommandRunner {
@@ -77,7 +78,7 @@ impl CommandRunner {
     fn report(&self, reason: &ExitReason, run: &LeadershipRun) -> Report {
         let (level, of) = (self.starter.containment.level(), (self.election_name(), &self.holder));
         let ExitReason { outcome, farewell, text } = reason;
-        let mut report = Report::new((*outcome, *farewell, text.clone()), Some(level), of);
+        let mut report = Report::new((*outcome, *farewell, text.clone()), (getppid(), Some(level)), of);
         if let Some(leadership) = run.leadership.get() {
             report.leading(leadership.into());
         }

@@ -2,7 +2,7 @@
 //! its libraries, `/proc`, `/dev/null` and a folder for the storage, but no shell, `/tmp`, user or certificate.
 
 use crate::VVM;
-use harness::{Level, Lines, OUTLIVING, Trial, is_permitted};
+use harness::{Level, Lines, OUTLIVING, Trial, has, is_permitted};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
     process::{Child, Command, Stdio},
@@ -46,9 +46,12 @@ fn statuses_are_those_of_a_shell_and_orphans_are_reaped() {
     assert_eq!(finished.stdout, ["clean"]);
 
     // Process 1 can't die of a signal.
-    let running = trial.run_forever().through(unshare).up();
+    let run = trial.run_forever().with(["--result-file", &trial.result_file()]);
+    let running = run.through(unshare).up();
     kill_process(init(&trial), Signal::TERM).unwrap();
     running.finish().assert_code(128 + 15);
+    has!(trial.result(), "exit_status" == 128 + 15);
+    assert!(trial.result()["signal"].is_null(), "{}", trial.result());
 }
 
 /// It would show processes of another namespace.
