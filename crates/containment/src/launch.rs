@@ -70,7 +70,8 @@ fn own_name() -> OsString {
 
 /// Names this process PROGRAM-STAGE, as `vvm-host`: the kernel would name every stage `exe`, after [`OWN_BINARY`].
 fn name_process() {
-    let stage = env::args().nth(1).unwrap_or_default();
+    let stage = env::args_os().nth(1).unwrap_or_default();
+    let stage = stage.to_string_lossy();
     let name = format!("{}-{}", own_name().display(), stage.strip_prefix("stage-").unwrap_or(&stage));
     // Only for process listings.
     let _ = CString::new(name).map(|name| rustix::thread::set_name(&name));

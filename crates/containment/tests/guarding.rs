@@ -18,7 +18,7 @@ use std::{
     mem::MaybeUninit,
     os::{
         fd::AsFd as _,
-        unix::{net::UnixDatagram, process::CommandExt as _},
+        unix::{ffi::OsStrExt as _, net::UnixDatagram, process::CommandExt as _},
     },
     path::{Path, PathBuf},
     process::{Command, ExitCode, Stdio},
@@ -39,12 +39,14 @@ fn main() -> ExitCode {
         Ok(Some(status)) => return status,
         Err(refusal) => panic!("{refusal}"),
     }
-    match env::args().nth(1).as_deref() {
+    match env::args_os().nth(1).as_deref().and_then(OsStr::to_str) {
+        Some("named-otherwise") => supervisor_that_outlives_its_deadline_is_killed(),
         Some("stage-hanging") => finish_and_hang(),
         Some("stage-overdue") => outlive_a_deadline(),
         Some("stage-moving") => move_the_deadline_of_a_stopped_guardian(),
         _ => {
             supervisor_that_outlives_its_deadline_is_killed();
+            program_whose_name_is_no_text_starts_its_stages();
             guardian_that_was_stopped_heeds_the_last_deadline();
             supervisor_that_hangs_in_the_kernel_is_left_behind();
             process_1_whose_maker_is_killed_before_it_is_ready_starts_nothing();
@@ -92,6 +94,13 @@ fn supervisor_that_outlives_its_deadline_is_killed() {
     assert!(ended.proven && ended.deadline_passed);
     assert!(ended.deadline.is_some_and(|deadline| deadline <= ended.reaped_at));
     println!("a supervisor that outlives its deadline is killed");
+}
+
+fn program_whose_name_is_no_text_starts_its_stages() {
+    let name = OsStr::from_bytes(b"guarding-\xff");
+    let status = Command::new(OWN_BINARY).arg0(name).arg("named-otherwise").status().unwrap();
+    assert!(status.success(), "{status}");
+    println!("a program whose name is no text starts its stages");
 }
 
 fn move_the_deadline_of_a_stopped_guardian() {
