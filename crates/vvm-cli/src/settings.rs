@@ -52,10 +52,52 @@ pub(crate) struct ResolvedArguments {
 }
 
 /// What completes a command line. It may contain secrets, so it is never an argument of a process.
-#[derive(Default, Debug, Serialize, Deserialize)]
+#[derive(Clone, Default, Debug, Serialize, Deserialize)]
+#[serde(from = "HandedOn", into = "HandedOn")]
 struct AddedArguments {
     options: Vec<OsString>,
     command: Option<Vec<OsString>>,
+}
+
+type HandedOn = (Vec<HandedWord>, Option<Vec<HandedWord>>);
+
+/// Text as such, because the kernel limits the length of a variable (128 KiB), and serde writes a number for each byte.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum HandedWord {
+    Text(String),
+    Other(OsString),
+}
+
+impl From<OsString> for HandedWord {
+    fn from(word: OsString) -> Self {
+        word.into_string().map_or_else(Self::Other, Self::Text)
+    }
+}
+
+impl From<HandedWord> for OsString {
+    fn from(word: HandedWord) -> Self {
+        match word {
+            HandedWord::Text(word) => word.into(),
+            HandedWord::Other(word) => word,
+        }
+    }
+}
+
+fn each<From, To: std::convert::From<From>>(words: Vec<From>) -> Vec<To> {
+    words.into_iter().map(Into::into).collect()
+}
+
+impl From<HandedOn> for AddedArguments {
+    fn from((options, command): HandedOn) -> Self {
+        Self { options: each(options), command: command.map(each) }
+    }
+}
+
+impl From<AddedArguments> for HandedOn {
+    fn from(AddedArguments { options, command }: AddedArguments) -> Self {
+        (each(options), command.map(each))
+    }
 }
 
 impl ResolvedArguments {

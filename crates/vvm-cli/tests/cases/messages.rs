@@ -50,7 +50,6 @@ fn full_output_is_an_error() {
     }
 }
 
-/// A write to the closed pipe fails, and raises SIGPIPE.
 #[test]
 fn log_whose_reader_has_gone_ends_nothing() {
     let trial = VVM.trial();
@@ -75,6 +74,18 @@ fn file_is_read_once_for_guardian_and_host() {
     running.stderr.wait_for("TTL 19s");
     assert_eq!(running.stop().signal(), 15);
     eventually("no process is left", || trial.processes().0.is_empty());
+}
+
+#[test]
+fn long_command_of_a_file_and_a_setting_that_is_not_utf_8_reach_the_host() {
+    let trial = VVM.trial();
+    let path = trial.folder().join("vvm.toml");
+    let result = trial.folder().join(OsStr::from_bytes(b"result\xff"));
+    fs::write(&path, format!("command = [\"echo\", \"{}\"]\n", "x".repeat(60_000))).unwrap();
+    let mut run = VVM.command(&["run", "--storage", &trial.storage(), "--name", "payroll", "--config"]);
+    let output = run.arg(path).env("VVM_RESULT_FILE", &result).output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(0), 60_001), "{}", said(&output));
+    assert!(result.exists());
 }
 
 #[test]
