@@ -47,10 +47,17 @@ pub use model::{Model, ModelStorage};
 
 use crate::{
     DocumentId, DocumentWrite, Entry, Env, Epoch, Holder, Incarnation, OnlyIf, OsEntropy, Slot, TokioSpawn,
-    Ttl, Version,
+    Ttl, Version, env::panic_message,
 };
 use bytes::Bytes;
-use std::{sync::Arc, time::Duration};
+use futures_util::FutureExt as _;
+use std::{
+    any::Any,
+    cell::RefCell,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::Arc,
+    time::Duration,
+};
 use testing_time::{MockClock, MockWallClock};
 use tokio::runtime::Handle;
 use vvm_clock::Clock as _;
@@ -129,8 +136,12 @@ pub fn env(clock: &MockClock) -> Env {
     }
 }
 
-/// Runs `test` on a runtime of one thread that advances the clock whenever no task can run. Panics after an hour of it.
+/// Runs `test` on a runtime of one thread that advances the clock whenever no task can run.
+///
+/// # Panics
+/// After an hour on the clock. At the end, if a mock was called otherwise than expected: the engine has survived that.
 pub fn in_mock_time(clock: &MockClock, test: impl Future<Output = ()>) {
+    MOCK_PANIC.take();
     let idle = clock.clone();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .on_thread_park(move || _ = idle.advance_to_next())
@@ -144,4 +155,31 @@ pub fn in_mock_time(clock: &MockClock, test: impl Future<Output = ()>) {
             () = limit => panic!("not done after an hour"),
         }
     });
+    // Tasks that have not ended own mocks, too.
+    drop(runtime);
+    if let Some(message) = MOCK_PANIC.take() {
+        panic!("in a storage mock: {message}");
+    }
+}
+
+thread_local! {
+    /// The first panic of a mock on this thread, which [`in_mock_time`] has to itself.
+    static MOCK_PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Drives a call of a mock. If it panics, so does [`in_mock_time`] at its end.
+pub async fn mocked<T>(call: impl Future<Output = T>) -> T {
+    AssertUnwindSafe(call).catch_unwind().await.unwrap_or_else(|payload| panic_again(payload))
+}
+
+/// Checks the expectations of a mock that is dropped. If that panics, so does [`in_mock_time`] at its end.
+pub fn verified(checkpoint: impl FnOnce()) {
+    if !std::thread::panicking() {
+        catch_unwind(AssertUnwindSafe(checkpoint)).unwrap_or_else(|payload| panic_again(payload));
+    }
+}
+
+fn panic_again(payload: Box<dyn Any + Send>) -> ! {
+    MOCK_PANIC.with_borrow_mut(|first| _ = first.get_or_insert_with(|| panic_message(&*payload).to_owned()));
+    resume_unwind(payload)
 }

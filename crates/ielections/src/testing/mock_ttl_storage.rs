@@ -3,6 +3,7 @@
 use crate::{
     record::{Entry, Epoch, Incarnation, Slot, Vacant},
     storage::{Claim, Delete, Key, Limits, ReadError, Swap, TtlStorage, WriteError},
+    testing::{mocked, verified},
 };
 use async_trait::async_trait;
 use std::time::Duration;
@@ -11,8 +12,12 @@ use std::time::Duration;
 // `limits` and `close` are no questions of most tests, so they have answers.
 mockall::mock! {
     /// A [`TtlStorage`] that answers as a test expects: `storage.expect_scan().returning(…)`, and so for each required
-    /// verb ([mockall](https://docs.rs/mockall) has the rest). A call that was not expected panics. `limits` and
-    /// `close` need no expectation, and there are no documents. The [module](crate::testing) has an example.
+    /// verb ([mockall](https://docs.rs/mockall) has the rest). `limits` and `close` need no expectation, and there are
+    /// no documents. The [module](crate::testing) has an example.
+    ///
+    /// # Panics
+    /// At a call that was not expected, and when it is dropped with one outstanding. The engine makes errors of the storage
+    /// of it, so [`in_mock_time`](crate::testing::in_mock_time) panics again at its end. No other runtime does.
     #[derive(Debug)]
     pub TtlStorage<K: Key> {
         /// Answers [`TtlStorage::insert_if_not_exist`].
@@ -56,6 +61,12 @@ impl<K: Key> MockTtlStorage<K> {
     }
 }
 
+impl<K: Key> Drop for MockTtlStorage<K> {
+    fn drop(&mut self) {
+        verified(|| self.checkpoint());
+    }
+}
+
 #[async_trait]
 impl<K: Key> TtlStorage<K> for MockTtlStorage<K> {
     fn limits(&self) -> Limits {
@@ -69,15 +80,15 @@ impl<K: Key> TtlStorage<K> for MockTtlStorage<K> {
 
     // `Self::` finds the mocked function of that name first.
     async fn insert_if_not_exist(&self, key: &K, vacant: Vacant, entry: &Entry) -> Result<Claim, WriteError> {
-        Self::insert_if_not_exist(self, key, vacant, entry).await
+        mocked(Self::insert_if_not_exist(self, key, vacant, entry)).await
     }
 
     async fn take_over(&self, key: &K, observed: &Entry, entry: &Entry) -> Result<Claim, WriteError> {
-        Self::take_over(self, key, observed, entry).await
+        mocked(Self::take_over(self, key, observed, entry)).await
     }
 
     async fn compare_and_swap(&self, key: &K, held: &Entry, entry: &Entry) -> Result<Swap, WriteError> {
-        Self::compare_and_swap(self, key, held, entry).await
+        mocked(Self::compare_and_swap(self, key, held, entry)).await
     }
 
     async fn compare_and_delete(
@@ -86,15 +97,15 @@ impl<K: Key> TtlStorage<K> for MockTtlStorage<K> {
         incarnation: Incarnation,
         epoch: Epoch,
     ) -> Result<Delete, WriteError> {
-        Self::compare_and_delete(self, key, incarnation, epoch).await
+        mocked(Self::compare_and_delete(self, key, incarnation, epoch)).await
     }
 
     async fn get(&self, key: &K) -> Result<Slot, ReadError> {
-        Self::get(self, key).await
+        mocked(Self::get(self, key)).await
     }
 
     async fn scan(&self, keys: &[K]) -> Result<Vec<Slot>, ReadError> {
-        Self::scan(self, keys).await
+        mocked(Self::scan(self, keys)).await
     }
 
     async fn close(&self) {}

@@ -2,19 +2,29 @@
 
 use crate::{Bench, MOST_IN_FLIGHT, TTL, candidacy, lead, on};
 use ielections::{
-    Elections, Entropy, Env, Epoch, Incarnation, InsufficientTime, Leadership, Loss, ReleaseOutcome, Terms,
-    Timing, TokioSpawn, Ttl, TtlStorage as _, Vacant,
-    testing::mock::{Fault, Verb},
+    Candidacy, Elections, Entropy, Env, Epoch, Incarnation, InsufficientTime, Key, Leadership, Loss,
+    ReleaseOutcome, Swap, Terms, Timing, TokioSpawn, Ttl, TtlStorage, Vacant,
+    env::panic_message,
+    testing::{
+        MockTtlStorage,
+        elections_suite::Process,
+        mock::{Fault, Verb},
+    },
 };
 use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
+use testing_time::MockClock;
 use vvm_clock::{Clock, WallClock};
 use vvm_deadman::{Deadman, recording::RecordingTrigger};
+use vvm_storage::{
+    ElectionKey, ElectionsTtlStorage, SlotNumber, Step, StepOutcome, testing::MockSysVvmStorage,
+};
 
 const WALL: Duration = Duration::from_millis(1_700_000_000_000);
 const OURS: Incarnation = Incarnation::from_bytes([9; 16]);
@@ -190,4 +200,66 @@ fn ensure_fails_past_the_deadline() {
         assert_eq!(bench.faulty.count(Verb::CompareAndSwap), 0, "a call after the loss");
         leadership.release().await;
     });
+}
+
+/// Returns how a test in mock time fails in which a leadership on this storage lasts for a TTL.
+fn failure<K: Key>(storage: impl TtlStorage<K>, slot: K) -> Option<String> {
+    let clock = MockClock::new();
+    let led = AssertUnwindSafe(async {
+        let process = Process::start(Arc::new(storage), Arc::new(clock.clone()));
+        let candidacy = Candidacy { slots: vec![slot], terms: candidacy(0).terms };
+        let (_, leadership) = process.elections.acquire(candidacy).await.unwrap();
+        clock.sleep(TTL).await;
+        let _ = leadership.release().await;
+        process.elections.cleanup().await;
+    });
+    let failed = catch_unwind(|| on(&clock, led)).err()?;
+    Some(panic_message(&*failed).to_owned())
+}
+
+#[test]
+fn mock_that_is_called_otherwise_than_expected_fails_the_test() {
+    let renewals = |expect: fn(&mut MockTtlStorage<u32>)| {
+        let mut storage = MockTtlStorage::vacant();
+        expect(&mut storage);
+        failure(storage, 7)
+    };
+    let too_few = renewals(|storage| {
+        storage.expect_compare_and_swap().times(100).returning(|_, _, _| Ok(Swap::Swapped));
+    });
+    assert!(too_few.unwrap().contains("fewer than expected 100"));
+    let too_many = renewals(|storage| {
+        storage.expect_compare_and_swap().times(0).returning(|_, _, _| Ok(Swap::Swapped));
+    });
+    assert!(too_many.unwrap().contains("should not have been called"));
+    assert!(renewals(|_| {}).unwrap().contains("MockTtlStorage::compare_and_swap"));
+    let asserts = renewals(|storage| {
+        storage.expect_compare_and_swap().returning(|_, _, _| panic!("it renews"));
+    });
+    assert_eq!(asserts.unwrap(), "in a storage mock: it renews");
+    let as_expected = renewals(|storage| {
+        storage.expect_compare_and_swap().times(4..).returning(|_, _, _| Ok(Swap::Swapped));
+    });
+    assert_eq!(as_expected, None);
+}
+
+#[test]
+fn mock_below_elections_that_is_called_otherwise_than_expected_fails_the_test() {
+    let steps = |expect: fn(&mut MockSysVvmStorage)| {
+        let mut driver = MockSysVvmStorage::vacant();
+        expect(&mut driver);
+        let slot = ElectionKey { cluster: "payroll".into(), slot: SlotNumber::FIRST };
+        failure(ElectionsTtlStorage::new(Arc::new(driver)), slot)
+    };
+    let too_few = steps(|driver| {
+        driver.expect_commit().times(100).returning(|_, _| Ok(StepOutcome::Applied));
+    });
+    assert!(too_few.unwrap().contains("fewer than expected 100"));
+    let asserts = steps(|driver| {
+        driver.expect_commit().returning(|_, step| {
+            assert!(!matches!(step, Step::Renew { .. }), "it renews");
+            Ok(StepOutcome::Applied)
+        });
+    });
+    assert_eq!(asserts.unwrap(), "in a storage mock: it renews");
 }

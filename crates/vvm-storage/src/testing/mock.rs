@@ -4,15 +4,20 @@ use crate::{
     sysvvm::SysVvmStorage,
 };
 use async_trait::async_trait;
-use ielections::{Limits, ReadError, Slot, Vacant, WriteError};
+use ielections::{
+    Limits, ReadError, Slot, Vacant, WriteError,
+    testing::{mocked, verified},
+};
 use std::time::Duration;
 
 // As `ielections::testing::MockTtlStorage`: provided functions are not mocked, and `limits` and `close` have answers.
 mockall::mock! {
     /// A [`SysVvmStorage`] that answers as a test expects: `storage.expect_read().returning(…)`, and so for each
-    /// required function ([mockall](https://docs.rs/mockall) has the rest). A call that was not expected panics.
-    /// `limits` and `close` need no expectation, and there are no documents. The [module](crate::testing) has an
-    /// example.
+    /// required function ([mockall](https://docs.rs/mockall) has the rest). `limits` and `close` need no expectation,
+    /// and there are no documents. The [module](crate::testing) has an example.
+    ///
+    /// # Panics
+    /// As [`MockTtlStorage`](ielections::testing::MockTtlStorage).
     #[derive(Debug)]
     pub SysVvmStorage {
         /// Answers [`SysVvmStorage::commit`].
@@ -37,6 +42,12 @@ impl MockSysVvmStorage {
     }
 }
 
+impl Drop for MockSysVvmStorage {
+    fn drop(&mut self) {
+        verified(|| self.checkpoint());
+    }
+}
+
 #[async_trait]
 impl SysVvmStorage for MockSysVvmStorage {
     fn limits(&self) -> Limits {
@@ -50,19 +61,19 @@ impl SysVvmStorage for MockSysVvmStorage {
 
     // `Self::` finds the mocked function of that name first.
     async fn commit(&self, at: Partition, step: Step) -> Result<StepOutcome, WriteError> {
-        Self::commit(self, at, step).await
+        mocked(Self::commit(self, at, step)).await
     }
 
     async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
-        Self::read(self, at).await
+        mocked(Self::read(self, at)).await
     }
 
     async fn peek(&self, at: &[Partition]) -> Result<Vec<Slot>, ReadError> {
-        Self::peek(self, at).await
+        mocked(Self::peek(self, at)).await
     }
 
     async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
-        Self::setting(self, at).await
+        mocked(Self::setting(self, at)).await
     }
 
     async fn close(&self) {}
