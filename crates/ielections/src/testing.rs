@@ -136,7 +136,8 @@ pub fn env(clock: &MockClock) -> Env {
     }
 }
 
-/// Runs `test` on a runtime of one thread that advances the clock whenever no task can run.
+/// Runs `test` on a runtime of one thread that advances the clock whenever no task can run, also while a thread or a server
+/// is waited for: a real storage, such as SQLite, answers too late for each time limit. Take [`Model`] or `mem:`.
 ///
 /// # Panics
 /// After an hour on the clock. At the end, if a mock was called otherwise than expected: the engine has survived that.
@@ -152,7 +153,10 @@ pub fn in_mock_time(clock: &MockClock, test: impl Future<Output = ()>) {
         tokio::select! {
             biased;
             () = test => {}
-            () = limit => panic!("not done after an hour"),
+            () = limit => panic!(
+                "not done after an hour on the mock clock, which runs on while a thread or a server is waited for: \
+                 no test for a real storage, such as SQLite"
+            ),
         }
     });
     // Tasks that have not ended own mocks, too.

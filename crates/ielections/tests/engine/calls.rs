@@ -263,3 +263,9 @@ fn mock_below_elections_that_is_called_otherwise_than_expected_fails_the_test() 
     });
     assert_eq!(asserts.unwrap(), "in a storage mock: it renews");
 }
+
+#[test]
+#[should_panic(expected = "no test for a real storage, such as SQLite")]
+fn test_that_waits_for_a_thread_is_told_so_after_an_hour() {
+    on(&MockClock::new(), std::future::pending());
+}
