@@ -5,23 +5,21 @@
 //!
 //! # Run it
 //! ```no_run
-//! use std::process::ExitCode;
-//! use vvm_host::{Host, HostError, HostSettings, service_fn};
+//! use vvm_host::{Host, HostSettings, service_fn};
 //!
 //! #[tokio::main]
-//! async fn main() -> Result<ExitCode, HostError> {
+//! async fn main() -> std::process::ExitCode {
 //!     tracing_subscriber::fmt().with_writer(std::io::stderr).init(); // what the host does, also as a standby
-//!     let host = Host::open(HostSettings::new("sqlite:/var/lib/payroll/leader.db", "payroll")).await?;
-//!     let ended = host.run(|| {
+//!     let services = || {
 //!         vec![service_fn("payroll", async |cx| {
 //!             println!("this process leads, with epoch {}", cx.standing.epoch());
-//!             cx.stop.cancelled().await; // a stop signal, or the leadership is lost
-//!             Ok(())
+//!             Ok(cx.stop.cancelled().await) // a stop signal, or the leadership is lost
 //!         })]
-//!     });
-//!     let ended = ended.await;
-//!     println!("{ended}");
-//!     Ok(ended.into())
+//!     };
+//!     match Host::open(HostSettings::new("sqlite:/var/lib/payroll/leader.db", "payroll")).await {
+//!         Ok(host) => host.run(services).await.into(),
+//!         Err(error) => error.report(),
+//!     }
 //! }
 //! ```
 //!

@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
-use vvm_host::{Host, HostError, HostOutcome, HostSettings, Problem, Services, clock::Clock, service_fn};
+use vvm_host::{Host, HostOutcome, HostSettings, Problem, Services, clock::Clock, service_fn};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -34,14 +34,20 @@ fn explain(ended: &HostOutcome) -> String {
 }
 
 #[tokio::main]
-async fn main() -> Result<ExitCode, HostError> {
+async fn main() -> ExitCode {
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();
-    let storage = std::env::args().nth(1).unwrap_or_else(|| "mem:".into());
-    let host = Host::open(HostSettings::new(storage, "payroll")).await?;
+    run(std::env::args().nth(1).unwrap_or_else(|| "mem:".into())).await
+}
+
+async fn run(storage: String) -> ExitCode {
+    let host = match Host::open(HostSettings::new(storage, "payroll")).await {
+        Ok(host) => host,
+        Err(error) => return error.report(),
+    };
     let clock = Arc::clone(&host.env().clock);
     let ended = host.run(services(clock, |epoch| println!("pays, with the token {epoch}"))).await;
     println!("{}", explain(&ended));
-    Ok(ended.into())
+    ended.into()
 }
 
 #[cfg(test)]
@@ -54,6 +60,13 @@ mod tests {
 
     fn settings() -> HostSettings {
         HostSettings::new("not opened", "payroll")
+    }
+
+    #[tokio::test]
+    async fn ends_with_the_status_of_a_storage_that_it_cannot_open() {
+        assert_eq!(run("leader.db".into()).await, ExitCode::from(vvm_host::exit_status::MISUSE));
+        let missing = "sqlite:/nowhere/leader.db".into();
+        assert_eq!(run(missing).await, ExitCode::from(vvm_host::exit_status::STORAGE));
     }
 
     #[test]

@@ -1,6 +1,13 @@
 use crate::{exit_status, http::CantListen, resource_limit::way_out, successor::SuccessorRefusal};
 use ielections::{AcquireError, record::HolderTooLong};
-use std::{fmt, io, pin::Pin, process::ExitCode, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    io::{self, Write as _},
+    pin::Pin,
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
 use vvm_deadman::ArmError;
 use vvm_orch::Problem;
 use vvm_storage::{OpenError, SettleError};
@@ -52,6 +59,14 @@ impl HostError {
             Self::Successor(refusal) if refusal.is_misuse() => exit_status::MISUSE,
             Self::Http(_) | Self::Successor(_) | Self::Deadman(_) | Self::System(_) => exit_status::SYSTEM,
         }
+    }
+
+    /// Prints the text to standard error, and returns [`exit_status`](Self::exit_status) for `main` to return. A `main`
+    /// that returns the error itself ends with 1.
+    pub fn report(&self) -> ExitCode {
+        // It may be closed, which `eprintln` answers with a panic.
+        _ = writeln!(io::stderr(), "{self}");
+        self.exit_status().into()
     }
 }
 
