@@ -120,9 +120,10 @@ pub use vvm_orch::{AcquireTimeout, BoxError, Failure, Problem, Service, ServiceC
 pub use vvm_storage as storage;
 pub use vvm_storage::{ElectionKey, OpenError, SettleError};
 
-/// For tests of programs on a host: mock time, and storages. No time passes: [`in_mock_time`](testing::in_mock_time)
-/// moves the clock when nothing can run. A [`MemDatabase`](testing::MemDatabase) remembers what was written; the test
-/// writes the answers of a [`MockSysVvmStorage`](testing::MockSysVvmStorage).
+/// For tests of programs on a host. No time passes: [`in_mock_time`](testing::in_mock_time) moves the clock if nothing
+/// can run. A [`MemDatabase`](testing::MemDatabase) remembers what was written. A
+/// [`FaultyStorage`](testing::FaultyStorage) before it has outages. The test writes the answers of a
+/// [`MockSysVvmStorage`](testing::MockSysVvmStorage).
 ///
 /// ```
 /// use std::sync::Arc;
@@ -149,7 +150,11 @@ pub mod testing {
         testing::{env, in_mock_time},
     };
     pub use testing_time::{MockClock, MockWallClock};
-    pub use vvm_storage::{Step, StepOutcome, SysVvmStorage, mem::MemDatabase, testing::MockSysVvmStorage};
+    pub use vvm_storage::{
+        Step, StepOutcome, SysVvmStorage,
+        mem::MemDatabase,
+        testing::{Fault, FaultyStorage, Layer, MockSysVvmStorage, Outage},
+    };
 }
 
 /// For operator commands: reading a host's storage, waking candidates, the history, pictures of it, and a server for a page.

@@ -53,9 +53,14 @@ async fn run(storage: String) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    use std::sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    };
+    use vvm_host::Next;
     use vvm_host::testing::{
-        MemDatabase, MockClock, MockSysVvmStorage, Step, StepOutcome, WriteError, env, in_mock_time,
+        FaultyStorage, Layer as _, MemDatabase, MockClock, MockSysVvmStorage, Outage, Step, StepOutcome,
+        WriteError, env, in_mock_time,
     };
 
     fn settings() -> HostSettings {
@@ -101,6 +106,40 @@ mod tests {
             let ended = host.run(services(Arc::new(clock.clone()), |_| panic!("it has paid"))).await;
             assert!(explain(&ended).starts_with("another process may lead now: no renewal was confirmed"));
             assert_eq!(ended.exit_status(), 79);
+        });
+    }
+
+    #[test]
+    fn another_host_pays_during_an_outage_of_the_first() {
+        let clock = MockClock::new();
+        in_mock_time(&clock, async {
+            let database = MemDatabase::new(Arc::new(clock.clone()));
+            let faulty = FaultyStorage::over(database.open());
+            let first = Host::on_storage(settings(), env(&clock), faulty.clone().into_storage()).unwrap();
+            let second = Host::on_storage(settings(), env(&clock), database.open()).unwrap();
+            let (stop_first, stop_second) = (first.stop(), second.stop());
+            let paid = Arc::new(Mutex::new(Vec::new()));
+            let services = |payer| {
+                let paid = Arc::clone(&paid);
+                services(Arc::new(clock.clone()), move |_| paid.lock().unwrap().push(payer))
+            };
+            let after = |ended: &HostOutcome| match ended {
+                HostOutcome::Problem(Problem::Lost(_)) => Next::CampaignAfter(Duration::from_secs(1)),
+                _ => Next::Stop,
+            };
+            let events = async {
+                clock.sleep(MINUTE * 3 / 2).await;
+                faulty.set_outage(Some(Outage::Away));
+                clock.sleep(MINUTE * 2).await;
+                faulty.set_outage(None);
+                stop_second.cancel();
+                clock.sleep(MINUTE * 3 / 2).await;
+                stop_first.cancel();
+            };
+            let first = first.run_then(services("first"), after);
+            let ended = tokio::join!(first, second.run(services("second")), events);
+            assert!(matches!(ended, (HostOutcome::Stopped, HostOutcome::Stopped, ())), "{ended:?}");
+            assert_eq!(*paid.lock().unwrap(), ["first", "second", "first"]);
         });
     }
 }
