@@ -95,7 +95,10 @@ pub use storage::{Claim, Delete, Key, Limits, ReadError, Swap, TtlStorage, Write
 #[doc(hidden)]
 pub use timing::Timing;
 
-/// The README's example is a doc test.
+pub use tokio_util::sync::CancellationToken;
+pub use vvm_clock as clock;
+pub use vvm_deadman::{ArmError, Deadman};
+
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -15,12 +15,12 @@
 //!
 //! ```
 //! use ielections::{Candidacy, Elections, Holder, Loss, Terms, Ttl, WriteError};
-//! use ielections::testing::{MockTtlStorage, env, in_mock_time};
+//! use ielections::testing::{MockClock, MockTtlStorage, env, in_mock_time};
 //! use std::sync::Arc;
 //!
 //! let mut storage = MockTtlStorage::vacant();
 //! storage.expect_compare_and_swap().returning(|_, _, _| Err(WriteError::NotApplied("the disk is full".into())));
-//! let clock = testing_time::MockClock::new();
+//! let clock = MockClock::new();
 //! in_mock_time(&clock, async {
 //!     let elections = Elections::new(Arc::new(storage), env(&clock));
 //!     let terms = Terms::new(Holder::new("leader").unwrap(), Ttl::DEFAULT);
@@ -44,6 +44,7 @@ mod model;
 pub use lateness::ATTEMPTS;
 pub use mock_ttl_storage::MockTtlStorage;
 pub use model::{Model, ModelStorage};
+pub use testing_time::{MockClock, MockWallClock};
 
 use crate::{
     DocumentId, DocumentWrite, Entry, Env, Epoch, Holder, Incarnation, OnlyIf, OsEntropy, Slot, TokioSpawn,
@@ -58,7 +59,6 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use testing_time::{MockClock, MockWallClock};
 use tokio::runtime::Handle;
 use vvm_clock::Clock as _;
 use vvm_deadman::{Deadman, recording::RecordingTrigger};
@@ -136,11 +136,9 @@ pub fn env(clock: &MockClock) -> Env {
     }
 }
 
-/// Runs `test` on a runtime of one thread that advances the clock whenever no task can run, also while a thread or a server
-/// is waited for: a real storage, such as SQLite, answers too late for each time limit. Take [`Model`] or `mem:`.
-///
-/// # Panics
-/// After an hour on the clock. At the end, if a mock was called otherwise than expected: the engine has survived that.
+/// Runs `test` on a runtime of one thread that advances the clock whenever no task can run, also while a thread or a
+/// server is waited for: a real storage, such as SQLite, is late for each time limit. Take [`Model`] or `mem:`. Panics
+/// after an hour on the clock; and at the end, if a mock was called otherwise than expected, which the engine survives.
 pub fn in_mock_time(clock: &MockClock, test: impl Future<Output = ()>) {
     MOCK_PANIC.take();
     let idle = clock.clone();
