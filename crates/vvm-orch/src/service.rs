@@ -26,6 +26,9 @@ pub struct ServiceContext<K> {
 ///
 /// The VVM drives a service from the call of `start` until its work has ended. It never drops a service
 /// half-way: it cancels `cx.stop`, and waits.
+///
+/// Let `tokio::task::spawn_blocking` do what blocks, and wait for it. A service that blocks its thread sees no stop and
+/// may keep the engine, a task of this runtime, from renewing. Then the deadman, a thread of its own, ends the process.
 #[async_trait]
 pub trait Service<K: Key>: Send + 'static {
     /// Returns the service's name, for logs and [`Problem`](crate::Problem)s.
@@ -43,7 +46,7 @@ pub trait Service<K: Key>: Send + 'static {
     async fn start(self: Box<Self>, cx: ServiceContext<K>) -> Result<Work, BoxError>;
 }
 
-/// Returns a service that is ready at once, and whose work is the function's future.
+/// Returns a service that is ready at once, and whose work is the function's future. It must not [block](Service).
 pub fn service_fn<K, Run, Running>(name: impl Into<String>, run: Run) -> Box<dyn Service<K>>
 where
     K: Key,
