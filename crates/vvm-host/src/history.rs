@@ -300,7 +300,6 @@ mod tests {
         (late.clock, late.began) = (Arc::new(clock.clone()), clock.now());
         clock.advance(Duration::from_millis(7));
         assert_eq!(late.ended("released").ended_ms, Some(late.own.started_ms + 7));
-        // The wall clock of the next leader is behind.
         let mut next = writer(2);
         next.own.started_ms = 3;
         assert_eq!(led(&next, led(&late, Vec::new()))[0].ended_ms, Some(late.own.started_ms));

@@ -212,7 +212,6 @@ mod tests {
         let (first, _second) = (enter(join(&dir, "")), enter(join(&dir, "")));
         let third = waits(join(&dir, ""));
         let fourth = waits(join(&dir, ""));
-        // Another line has a queue of its own.
         enter(LocalQueue::join(&dir, "other", 1, "").unwrap().unwrap());
         drop(first);
         let fourth = waits(fourth);

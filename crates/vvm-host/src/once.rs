@@ -405,7 +405,6 @@ mod tests {
             periods.count(done(&name(number)), 200, BYTES);
         }
         assert_eq!(periods.list().len(), 200);
-        // An old period again, with a smaller --keep: nothing is forgotten.
         let old = name(101);
         periods.count(past(&old, 2), LEAST_KEPT, BYTES);
         assert_eq!((periods.list().len(), periods.find(&old)), (200, Some(&past(&old, 2))));
@@ -416,7 +415,6 @@ mod tests {
         assert!((LEAST_KEPT as usize..150).contains(&periods.list().len()));
         let oldest = Decision::Older { oldest: periods.list()[1].period.clone() };
         assert_eq!(periods.decide(&name(102), ATTEMPTS), oldest);
-        // No room at all.
         periods.count(past(&old, 4), LEAST_KEPT, 0);
         assert_eq!(periods.list(), [past(&old, 4)]);
     }

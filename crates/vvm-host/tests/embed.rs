@@ -41,7 +41,6 @@ async fn stopped_host_releases_the_record() {
     });
     assert!(matches!(ended.await, HostOutcome::Stopped));
 
-    // The record is released, so one look is enough.
     let mut settings = settings(folder.path());
     assert_eq!(settings.local_dir, LocalDir::None, "it would create files");
     // A folder that other users can write disables wake-ups alone.

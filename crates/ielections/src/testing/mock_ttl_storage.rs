@@ -12,12 +12,9 @@ use std::time::Duration;
 // `limits` and `close` are no questions of most tests, so they have answers.
 mockall::mock! {
     /// A [`TtlStorage`] that answers as a test expects: `storage.expect_scan().returning(…)`, and so for each required
-    /// verb ([mockall](https://docs.rs/mockall) has the rest). `limits` and `close` need no expectation, and there are
-    /// no documents. The [module](crate::testing) has an example.
-    ///
-    /// # Panics
-    /// At a call that was not expected, and when it is dropped with one outstanding. The engine makes errors of the storage
-    /// of it, so [`in_mock_time`](crate::testing::in_mock_time) panics again at its end. No other runtime does.
+    /// verb ([mockall](https://docs.rs/mockall) has the rest). It panics at a call that was not expected, or if one is
+    /// missing when it is dropped. The engine survives that: [`in_mock_time`](super::in_mock_time) panics again at its
+    /// end. `limits` and `close` need no expectation, and there are no documents. The [module](super) has an example.
     #[derive(Debug)]
     pub TtlStorage<K: Key> {
         /// Answers [`TtlStorage::insert_if_not_exist`].

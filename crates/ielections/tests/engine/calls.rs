@@ -202,8 +202,7 @@ fn ensure_fails_past_the_deadline() {
     });
 }
 
-/// Returns how a test in mock time fails in which a leadership on this storage lasts for a TTL.
-fn failure<K: Key>(storage: impl TtlStorage<K>, slot: K) -> Option<String> {
+fn failure_in_a_led_ttl<K: Key>(storage: impl TtlStorage<K>, slot: K) -> Option<String> {
     let clock = MockClock::new();
     let led = AssertUnwindSafe(async {
         let process = Process::start(Arc::new(storage), Arc::new(clock.clone()));
@@ -222,7 +221,7 @@ fn mock_that_is_called_otherwise_than_expected_fails_the_test() {
     let renewals = |expect: fn(&mut MockTtlStorage<u32>)| {
         let mut storage = MockTtlStorage::vacant();
         expect(&mut storage);
-        failure(storage, 7)
+        failure_in_a_led_ttl(storage, 7)
     };
     let too_few = renewals(|storage| {
         storage.expect_compare_and_swap().times(100).returning(|_, _, _| Ok(Swap::Swapped));
@@ -249,7 +248,7 @@ fn mock_below_elections_that_is_called_otherwise_than_expected_fails_the_test() 
         let mut driver = MockSysVvmStorage::vacant();
         expect(&mut driver);
         let slot = ElectionKey { cluster: "payroll".into(), slot: SlotNumber::FIRST };
-        failure(ElectionsTtlStorage::new(Arc::new(driver)), slot)
+        failure_in_a_led_ttl(ElectionsTtlStorage::new(Arc::new(driver)), slot)
     };
     let too_few = steps(|driver| {
         driver.expect_commit().times(100).returning(|_, _| Ok(StepOutcome::Applied));

@@ -143,7 +143,6 @@ fn rebuild_service_fails() {
 fn read_of_an_unavailable_storage_is_repeated() {
     run(async |cluster| {
         let process = cluster.process("a");
-        // An outage that the leadership outlasts.
         (0..100).for_each(|_| process.documents.fail_next(ScanDocuments, NotApplied));
         let term = process.lead().await;
         assert!(process.service.get_all().await.unwrap().is_empty());
@@ -202,7 +201,6 @@ fn first_instances_run_before_the_last_documents_are_read() {
         let before = process.documents.count(ScanDocuments);
         let term = process.lead().await;
         assert_eq!(process.service.get_all().await.unwrap().len(), 10);
-        // Ten documents are four pages of three.
         assert_eq!(process.documents.count(ScanDocuments) - before, 4);
         assert!(scanned_at.lock().unwrap().unwrap() < before + 4);
         for id in 0..10 {

@@ -211,7 +211,6 @@ async fn claim_is_reported_before_it_is_sent_until_its_record_is_gone() {
     let refused = host.insert_if_not_exist(&key(), vacant, &second).await.unwrap();
     assert!(matches!(refused, Claim::Refused(_)), "{refused:?}");
     host.take_over(&key(), &first, &second).await.unwrap();
-    // A late answer about an earlier claim.
     host.compare_and_delete(&key(), first.incarnation(), first.epoch).await.unwrap();
     host.compare_and_delete(&key(), second.incarnation(), second.epoch).await.unwrap();
     let expected = [

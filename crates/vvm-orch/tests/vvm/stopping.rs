@@ -112,7 +112,6 @@ fn services_behind_one_that_does_not_stop_have_until_the_kill_deadline() {
 fn shutdown_before_the_campaign_calls_no_storage() {
     run_one(async |cluster, process| {
         let running = process.launch(vec![]);
-        // No task of the VVM was polled yet.
         running.shutdown().await.unwrap();
         assert_eq!(process.storage.calls(), 0);
         assert!(matches!(running.leading().await, Err(NotLeading::ShutDown)));

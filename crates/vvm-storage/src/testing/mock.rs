@@ -13,11 +13,9 @@ use std::time::Duration;
 // As `ielections::testing::MockTtlStorage`: provided functions are not mocked, and `limits` and `close` have answers.
 mockall::mock! {
     /// A [`SysVvmStorage`] that answers as a test expects: `storage.expect_read().returning(…)`, and so for each
-    /// required function ([mockall](https://docs.rs/mockall) has the rest). `limits` and `close` need no expectation,
-    /// and there are no documents. The [module](crate::testing) has an example.
-    ///
-    /// # Panics
-    /// As [`MockTtlStorage`](ielections::testing::MockTtlStorage).
+    /// required function ([mockall](https://docs.rs/mockall) has the rest). It panics as
+    /// [`MockTtlStorage`](ielections::testing::MockTtlStorage) does. `limits` and `close` need no expectation, and
+    /// there are no documents. The [module](crate::testing) has an example.
     #[derive(Debug)]
     pub SysVvmStorage {
         /// Answers [`SysVvmStorage::commit`].

@@ -133,7 +133,6 @@ impl Bench {
 #[test]
 fn renewal_waits_for_the_batch_in_flight_and_goes_before_the_next() {
     led(async |Led { bench, documents, .. }| {
-        // A batch is in flight at every moment.
         bench.always(Fault::SlowAnswer(PAUSE * 4 / 10));
         while bench.renewals().len() < 20 {
             documents.write(vec![put("a", "x")]).await.unwrap();

@@ -225,7 +225,6 @@ async fn flood_is_dropped_and_the_peer_is_heard() {
     let dropped = [DatagramFate::Foreign, DatagramFate::Surplus];
     let dropped = leader.link.fates().filter(|(fate, _)| dropped.contains(fate)).map(|(_, count)| count);
     assert_eq!(dropped.sum::<u64>() + u64::from(offers), sent);
-    // None of them has taken the place of the standby.
     leader.link.send(ping(pairing, 2));
     assert_eq!(standby.received().await, ping(pairing, 2));
 }
