@@ -156,7 +156,7 @@ impl Keeper<'_> {
             }
         };
         let pid = launch::start(process)?;
-        self.command = Some(ChildHandle { pid, group });
+        self.command = Some(ChildHandle { pid, group, started_at: SystemClock::read() });
         self.admit_and_tell(pid, &near, input.as_fd())?;
         self.shim = Some(near);
         Ok(())
@@ -280,8 +280,10 @@ impl Keeper<'_> {
     fn obey(&mut self, message: ToKeeper) {
         match message {
             ToKeeper::Signal(passed) => {
+                self.listen_to_shim();
+                let is_executed = self.shim.is_none();
                 // Only this process reaps it: until then, its number names no other process.
-                if let Some(Err(errno)) = self.command.as_ref().map(|command| command.pass_on(passed)) {
+                if let Some(Err(errno)) = self.command.map(|command| command.pass_on(passed, is_executed)) {
                     let _ = self.link.send(&FromKeeper::NotPassedOn(passed.signal, errno));
                 }
             }
@@ -355,6 +357,8 @@ fn errno_of(cause: &io::Error) -> Errno {
 struct ChildHandle {
     pid: Pid,
     group: Group,
+    /// It was in its group by then, but not executed.
+    started_at: Instant,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -365,11 +369,14 @@ pub(crate) enum Group {
 }
 
 impl ChildHandle {
-    fn pass_on(&self, ForwardedSignal { signal, delivered }: ForwardedSignal) -> rustix::io::Result<()> {
-        // The command may have left the group that the terminal signals.
+    fn pass_on(self, passed: ForwardedSignal, is_executed: bool) -> rustix::io::Result<()> {
+        let ForwardedSignal { signal, delivered } = passed;
+        // The command may have entered the terminal's group after the signal, or left it. A signal that came before it
+        // was executed has killed its shim, if it was in the group, so that no command gets one twice.
+        let was_there = is_executed && delivered.is_some_and(|heard_at| heard_at > self.started_at);
         let stayed = matches!(self.group, Group::Terminal(group) if group_of(self.pid) == group);
         match self.group {
-            _ if delivered && stayed => Ok(()),
+            _ if was_there && stayed => Ok(()),
             Group::Terminal(_) => kill_process(self.pid, signal),
             Group::Own => kill_process_group(self.pid, signal),
         }
@@ -428,7 +435,7 @@ mod tests {
             lines: &HelperLines::default(),
             containment: Containment::by_family(Family::of_this_process().unwrap()),
             timer: None,
-            command: Some(ChildHandle { pid: command, group: Group::Own }),
+            command: Some(ChildHandle { pid: command, group: Group::Own, started_at: Instant::ORIGIN }),
             shim: Some(to_shim),
             helpers: Vec::new(),
             out_of_reach_report: OutOfReachReport::default(),

@@ -194,7 +194,8 @@ impl Message for ToKeeper {
             }
             Self::TryOut => frame(49, []),
             Self::Signal(ForwardedSignal { signal, delivered }) => {
-                frame(50, [signal_word(signal), u64::from(delivered)])
+                let [tag, nanos] = instant_words(delivered);
+                frame(50, [tag, nanos, signal_word(signal)])
             }
             Self::Helper(helper) => frame(51, [place(&HELPERS, helper)]),
             Self::KillHelper(helper) => frame(52, [place(&HELPERS, helper)]),
@@ -205,7 +206,7 @@ impl Message for ToKeeper {
     }
 
     fn from_frame(frame: &Frame) -> Option<Self> {
-        let [first, second, third, fourth] = frame.words;
+        let [first, _, third, fourth] = frame.words;
         Some(match frame.kind {
             48 => Self::Begin {
                 group: pid(third),
@@ -213,7 +214,7 @@ impl Message for ToKeeper {
                 before_the_deadline: Duration::from_nanos(fourth),
             },
             49 => Self::TryOut,
-            50 => Self::Signal(ForwardedSignal { signal: signal(first)?, delivered: second != 0 }),
+            50 => Self::Signal(ForwardedSignal { signal: signal(third)?, delivered: instant(frame.words) }),
             51 => Self::Helper(at(&HELPERS, first)?),
             52 => Self::KillHelper(at(&HELPERS, first)?),
             53 => Self::Deadline(instant(frame.words)),
@@ -432,7 +433,7 @@ mod tests {
                 before_the_deadline: Duration::ZERO,
             },
             ToKeeper::TryOut,
-            ToKeeper::Signal(ForwardedSignal { signal: Signal::QUIT, delivered: true }),
+            ToKeeper::Signal(ForwardedSignal { signal: Signal::QUIT, delivered: Some(Instant::ORIGIN) }),
             ToKeeper::Helper(Helper::PreStop),
             ToKeeper::Helper(Helper::Check),
             ToKeeper::KillHelper(Helper::Check),

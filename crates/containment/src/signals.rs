@@ -23,6 +23,7 @@ use std::{
     },
     process::ExitCode,
 };
+use vvm_clock::Instant;
 
 /// Ends this process by `signal`. If it can't, as process 1, returns the status that a shell would report.
 pub fn die_of(signal: Signal) -> ExitCode {
@@ -47,8 +48,8 @@ pub fn can_die_of(signal: Signal) -> bool {
 pub struct ForwardedSignal {
     /// The signal.
     pub signal: Signal,
-    /// Whether the terminal has sent it to the command already.
-    pub delivered: bool,
+    /// When the supervisor heard of it, if the terminal has sent it: to a command that was in its group by then, too.
+    pub delivered: Option<Instant>,
 }
 
 /// A signal for the command, from the caller to its supervision.

@@ -358,7 +358,7 @@ impl Supervision {
             self.outcome.told.push(passed.signal);
         }
         let comes_first = self.phase == SupervisionPhase::Working && self.helpers.has(Helper::PreStop);
-        if asks && !passed.delivered && (comes_first || self.is_pre_stopping()) {
+        if asks && passed.delivered.is_none() && (comes_first || self.is_pre_stopping()) {
             self.held.push(passed);
         } else if self.outcome.ended.is_none() {
             self.keeper.pass_on(passed);
@@ -403,13 +403,13 @@ impl Supervision {
             self.pass_on(
                 ForwardedSignal {
                     signal: self.controls.stop_signal.unwrap_or(Signal::TERM),
-                    delivered: false,
+                    delivered: None,
                 },
                 true,
             );
         }
         // A stopped process handles TERM only once it continues.
-        self.pass_on(ForwardedSignal { signal: Signal::CONT, delivered: false }, false);
+        self.pass_on(ForwardedSignal { signal: Signal::CONT, delivered: None }, false);
     }
 
     fn stop_leftovers(&mut self) {

@@ -89,14 +89,15 @@ impl Control {
                         // Signals for the command go to the guardian.
                         if self.asks_to_stop(signal) {
                             let now = clock.now();
-                            self.asked_to_stop(requests.on(now, At::Host), now, signal, false);
+                            self.asked_to_stop(requests.on(now, At::Host), now, signal, None);
                         }
                     }
                 }
                 heard = guardian_socket.find(|| guardian.receive()), if guardian_speaks => match heard? {
                     LinkMessage::Message(ToSupervisor::Signalled { signal, source }, _) => {
-                        let delivered = source == SignalSource::Terminal && signal != Signal::HUP;
                         let now = clock.now();
+                        let is_of_terminal = source == SignalSource::Terminal && signal != Signal::HUP;
+                        let delivered = is_of_terminal.then_some(now);
                         let for_us = !self.has_worker() && ends_a_candidate(signal);
                         if for_us || self.asks_to_stop(signal) {
                             self.asked_to_stop(requests.on(now, At::Guardian), now, signal, delivered);
@@ -169,7 +170,7 @@ impl Control {
         asks_to_stop(signal) || self.stop_signal == Some(signal)
     }
 
-    fn asked_to_stop(&self, request: StopRequest, now: Instant, signal: Signal, delivered: bool) {
+    fn asked_to_stop(&self, request: StopRequest, now: Instant, signal: Signal, delivered: Option<Instant>) {
         match request {
             StopRequest::Stop => self.stop_by(now, signal, delivered),
             StopRequest::Echo => {}
@@ -181,20 +182,20 @@ impl Control {
     /// gets HUP in any case. Never counts as a second request: kernel and shell may both report one loss.
     fn hung_up(&self, now: Instant) {
         if self.stop.is_cancelled() {
-            self.pass_on(Signal::HUP, false, false);
+            self.pass_on(Signal::HUP, None, false);
         } else {
-            self.stop_by(now, Signal::HUP, false);
+            self.stop_by(now, Signal::HUP, None);
         }
     }
 
-    fn stop_by(&self, now: Instant, signal: Signal, delivered: bool) {
+    fn stop_by(&self, now: Instant, signal: Signal, delivered: Option<Instant>) {
         let _ = self.stop_request.set((signal, now));
         let of_command = self.stop_signal.filter(|_| signal == Signal::TERM).unwrap_or(signal);
         self.pass_on(of_command, delivered, true);
         self.stop.cancel();
     }
 
-    fn pass_on(&self, signal: Signal, delivered: bool, asks: bool) {
+    fn pass_on(&self, signal: Signal, delivered: Option<Instant>, asks: bool) {
         let _ = self.signals.send(SignalForCommand { passed: ForwardedSignal { signal, delivered }, asks });
     }
 }

@@ -55,6 +55,20 @@ fn ctrl_c_reaches_a_worker_that_left_the_group() {
 }
 
 #[test]
+fn key_that_is_pressed_while_the_command_starts_ends_it() {
+    for key in [CTRL_C, CTRL_BACKSLASH].repeat(4) {
+        let trial = VVM.trial();
+        let mut terminal = Terminal::new(&trial);
+        terminal.type_line(&line(&trial, "exec sleep 1000", &["--stop-timeout", "1s"]));
+        terminal.screen.wait_for("leading");
+        terminal.press(key);
+        let end = terminal.screen.wait_for("the command was ended by");
+        assert!(!end.contains("SIGKILL"), "{end}");
+        terminal.close();
+    }
+}
+
+#[test]
 fn ctrl_c_ends_the_worker_and_vvm_dies_of_sigint() {
     let trial = VVM.trial();
     let mut terminal = Terminal::new(&trial);
