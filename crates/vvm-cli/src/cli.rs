@@ -27,7 +27,8 @@ use clap::{
 };
 use generated::{CompletionsArgs, ManArgs};
 use ielections::successor::SupportPeriod;
-use std::{ffi::OsString, process::ExitCode, sync::LazyLock};
+use std::{ffi::OsString, net::SocketAddr, process::ExitCode, sync::LazyLock};
+use vvm_host::SuccessorRefusal;
 use vvm_storage::StorageUrl;
 
 /// Leader election for commands: run a program on exactly one of several machines.
@@ -297,7 +298,6 @@ fn is_set(command: &ArgMatches, option: &str) -> bool {
     command.value_source(option) == Some(ValueSource::CommandLine)
 }
 
-/// Returns the option as it is written.
 fn shown(option: &str) -> String {
     if option == "try_once" { "try".into() } else { option.replace('_', "-") }
 }
@@ -348,6 +348,14 @@ fn check_successor(matches: &ArgMatches) -> Result<(), Error> {
         return Err(refusal_of(SUCCESSOR, ErrorKind::ArgumentConflict, what.into()));
     }
     if let (Some(support), Some(ttl)) = (command.get_one("support"), command.get_one("ttl"))
+    // The doctor is not told what is advertised.
+    if let Ok(advertised) = command.try_get_one::<SocketAddr>("successor_advertise")
+        && let Some(address) = advertised.or_else(|| command.get_one(SUCCESSOR))
+        && address.ip().is_unspecified()
+    {
+        let what = format!("--successor: {}\n", SuccessorRefusal::Unreachable(*address));
+        return Err(refusal_of(SUCCESSOR, ErrorKind::ValueValidation, what));
+    }
         && let Err(refusal) = SupportPeriod::new(*support, *ttl)
     {
         let what = format!("--support: {refusal}: choose another --support, or a longer --ttl\n");

@@ -274,6 +274,11 @@ fn successor_is_refused_with_the_reason_where_it_can_not_be() {
     refused(&run(&successor), &variable, &[hint]);
     let local = run(&["--successor", "10.0.0.7:7400"]);
     refused(&local, &[], &["--successor needs a storage on a server"]);
+    for listen in ["0.0.0.0:7400", "[::]:7400"] {
+        let everywhere = ["--storage", SERVER, "--successor", listen];
+        refused(&run(&everywhere), &[], &["no other machine reaches this one at", listen]);
+        refused(&[&elect[..], &everywhere].concat(), &[], &["no other machine reaches this one at"]);
+    }
     refused(&run(&["--support", "5s"]), &[], &["--support has no effect without --successor"]);
     let advertise = ["--successor-advertise", "10.0.0.7:7400"];
     refused(&run(&advertise), &[], &["--successor-advertise has no effect without --successor"]);
