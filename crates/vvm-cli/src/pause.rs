@@ -9,12 +9,13 @@ use crate::{
     exit,
     inspection::{INTERVAL, InspectionError, new_ask, operate, print},
     liveness::{Liveness, Observation},
+    runtime::stop_of_process_1,
     shown::{HumanDuration, Moment},
 };
 use clap::Args;
 use ielections::{Holder, ReadError, TtlStorage, WriteError};
 use std::{process::ExitCode, time::Duration};
-use vvm_clock::{Clock, SystemWallClock, WallClock as _};
+use vvm_clock::{Clock, Instant, SystemWallClock, WallClock as _};
 use vvm_host::operate::{InspectError, Purpose, StorageInspector};
 use vvm_storage::{ElectionKey, Pause};
 
@@ -32,7 +33,7 @@ pub(crate) fn resume(args: &ResumeArgs) -> ExitCode {
 }
 
 async fn pause_and_wait(inspector: &StorageInspector, args: &PauseArgs) -> Result<u8, InspectionError> {
-    let StorageInspector { name, clock, .. } = inspector;
+    let clock = &inspector.clock;
     let by = by(args)?;
     if !args.new {
         inspector.slots().await.map_err(|refusal| match refusal {
@@ -57,11 +58,27 @@ async fn pause_and_wait(inspector: &StorageInspector, args: &PauseArgs) -> Resul
         let _ = occupied.find(inspector).await;
         return Ok(0);
     };
-    let give_up_at = began.after(timeout);
+    tokio::select! {
+        biased;
+        status = stop_of_process_1() => return Ok(status?),
+        cleared = until_clear(inspector, &pause, &mut occupied, began.after(timeout)) => cleared?,
+    }
+    let took = HumanDuration(began.until(clock.now()));
+    print(inspector, format_args!("no process leads, and none will until `vvm resume` (after {took})"));
+    Ok(0)
+}
+
+async fn until_clear(
+    inspector: &StorageInspector,
+    pause: &Pause,
+    occupied: &mut OccupiedSlots,
+    give_up_at: Instant,
+) -> Result<(), InspectionError> {
+    let StorageInspector { name, clock, .. } = inspector;
     let mut is_first = true;
     loop {
-        match stands_when_clear(inspector, &pause, &mut occupied).await {
-            Ok(Some(true)) => break,
+        match stands_when_clear(inspector, pause, occupied).await {
+            Ok(Some(true)) => return Ok(()),
             Ok(Some(false)) => {
                 let why = format!("{name} was resumed by another operator meanwhile");
                 return Err(InspectionError::new(exit::UNFINISHED, why));
@@ -83,9 +100,6 @@ async fn pause_and_wait(inspector: &StorageInspector, args: &PauseArgs) -> Resul
         }
         clock.sleep_until(clock.now().after(INTERVAL).min(give_up_at)).await;
     }
-    let took = HumanDuration(began.until(clock.now()));
-    print(inspector, format_args!("no process leads, and none will until `vvm resume` (after {took})"));
-    Ok(0)
 }
 
 /// Reads what is not known yet. Returns whether the pause stands, once no leader works; none before.

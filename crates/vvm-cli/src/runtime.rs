@@ -1,8 +1,12 @@
 //! Starts a tokio runtime of one thread. And the signals that a `vvm` without a command catches.
 
-use rustix::process::Signal;
-use std::{io, os::fd::OwnedFd};
-use tokio::runtime::{Builder, Runtime};
+use crate::exit;
+use rustix::process::{Pid, Signal, getpid};
+use std::{future::pending, io, os::fd::OwnedFd};
+use tokio::{
+    runtime::{Builder, Runtime},
+    signal::unix::{SignalKind, signal},
+};
 pub(crate) use vvm_containment::{ReceivedSignal, Signals, asks_to_stop};
 use vvm_containment::{SignalMeaning, meaning};
 
@@ -15,6 +19,20 @@ pub(crate) fn start() -> io::Result<Runtime> {
         (0..DESCRIPTORS).map(|_| rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 0)).collect();
     drop(room?);
     Builder::new_current_thread().enable_all().build()
+}
+
+/// The kernel gives process 1 of a container no default action: without this, neither TERM nor INT would end it.
+pub(crate) async fn stop_of_process_1() -> io::Result<u8> {
+    if getpid() != Pid::INIT {
+        pending::<()>().await;
+    }
+    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let signal = tokio::select! {
+        biased;
+        _ = term.recv() => Signal::TERM,
+        _ = int.recv() => Signal::INT,
+    };
+    Ok(exit::by_signal(signal.as_raw()))
 }
 
 /// Whether `signal` ends a `vvm` that has no command to forward it to.

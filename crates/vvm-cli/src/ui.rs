@@ -8,25 +8,20 @@ use crate::{
     args::{parse_address, parse_name, parse_storage},
     exit,
     inspection::InspectionError,
-    runtime,
+    runtime::{self, stop_of_process_1},
 };
 use clap::Args;
 use ielections::{ReadError, TtlStorage as _};
 use names::{Answer, Names, Step};
-use rustix::process::{Pid, Signal, getpid};
 use std::{
     cell::RefCell,
-    future::pending,
     io::{self, Write as _},
     net::SocketAddr,
     process::ExitCode,
     sync::Arc,
     time::Duration,
 };
-use tokio::{
-    signal::unix::{SignalKind, signal},
-    sync::Notify,
-};
+use tokio::sync::Notify;
 use vvm_clock::{Clock, SystemClock, SystemWallClock, WallClock as _};
 use vvm_host::operate::{HttpAnswer, HttpAnswers, HttpServer, InspectError, Purpose, StorageInspector, read};
 use vvm_storage::{ElectionsTtlStorage, StorageUrl};
@@ -35,7 +30,6 @@ use vvm_storage::{ElectionsTtlStorage, StorageUrl};
 /// every 10 s, they are fewer than one a second.
 const PACE: Duration = Duration::from_millis(1250);
 
-/// The pause before a storage is opened again.
 const REOPEN_PAUSE: Duration = Duration::from_secs(5);
 
 /// More than as many browsers open at once that poll at the same moment, each with its pictures.
@@ -68,20 +62,6 @@ async fn serve(args: &UiArgs) -> Result<u8, InspectionError> {
         refusal = view.keep_open(args) => Err(refusal),
         status = stop_of_process_1() => Ok(status?),
     }
-}
-
-/// The kernel gives process 1 of a container no default action: without this, neither TERM nor INT would end it.
-async fn stop_of_process_1() -> io::Result<u8> {
-    if getpid() != Pid::INIT {
-        pending::<()>().await;
-    }
-    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let signal = tokio::select! {
-        biased;
-        _ = term.recv() => Signal::TERM,
-        _ = int.recv() => Signal::INT,
-    };
-    Ok(exit::by_signal(signal.as_raw()))
 }
 
 /// What the server answers from. No borrow lasts over a wait.

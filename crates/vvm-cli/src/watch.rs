@@ -5,6 +5,7 @@ use crate::{
     args::{InvalidValue, TargetArgs, parse_duration},
     inspection::operate,
     liveness::{Liveness, Observation},
+    runtime::stop_of_process_1,
     shown::{HumanDuration, Moment, Palette, Style, millis},
 };
 use clap::Args;
@@ -26,7 +27,11 @@ use vvm_host::operate::{InspectError, Purpose, StorageInspector, named_successor
 
 pub(crate) fn main(args: &WatchArgs) -> ExitCode {
     operate(args.target.pair(), Purpose::Read, async |inspector| {
-        Ok(watch(args, inspector).await.map(|()| 0)?)
+        tokio::select! {
+            biased;
+            status = stop_of_process_1() => Ok(status?),
+            watched = watch(args, inspector) => Ok(watched.map(|()| 0)?),
+        }
     })
 }
 
@@ -432,7 +437,7 @@ mod tests {
         let looks = [(0, Ok(free(3))), (1, unavailable()), (2, unavailable()), (3, Ok(free(3)))];
         let expected = [
             "slot 1: free, last epoch 3",
-            "can't be read: the storage did not answer: no route; trying again",
+            "can't be read: the read failed: no route; trying again",
             "can be read again",
         ];
         assert_eq!(shown(looks), expected);

@@ -5,6 +5,7 @@ use crate::VVM;
 use harness::{Level, Lines, OUTLIVING, Trial, has, is_permitted};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
+    io::Read,
     process::{Child, Command, Stdio},
     time::Duration,
 };
@@ -137,6 +138,34 @@ mod timed {
                 let running = trial.run_script(DAEMON).through(unshare.clone()).up();
                 let victim = victim(trial);
                 let killed_at = SystemClock::read();
+#[test]
+fn commands_of_operators_that_wait_are_ended_by_term_as_process_1() {
+    let Some(unshare) = unshare() else { return };
+    let trial = VVM.trial();
+    let _leader = trial.run_trapping("echo told").with(["--stop-timeout", "1h"]).up();
+    let (storage, name) = (trial.storage(), trial.name());
+    let is_watch = "held by";
+    for (words, says) in
+        [(&["watch"][..], is_watch), (&["pause", "--wait", "1h"], "waiting until no process leads")]
+    {
+        let mut init = Command::new(unshare[0])
+            .args(&unshare[1..])
+            .args([&[VVM.path()], words, &["--storage", &storage, "--name", &name]].concat())
+            .env("TRIAL", trial.mark())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let said: Box<dyn Read + Send> = match says == is_watch {
+            true => Box::new(init.stdout.take().unwrap()),
+            false => Box::new(init.stderr.take().unwrap()),
+        };
+        Lines::of("its output", said).wait_for(says);
+        kill_process(trial.process(&format!("{} {}", VVM.path(), words[0])), Signal::TERM).unwrap();
+        assert_eq!(init.wait().unwrap().code(), Some(128 + 15));
+    }
+}
+
                 kill_process(victim, Signal::KILL).unwrap();
                 attempt.within("the end of the command", OUTLIVING, killed_at, || {
                     trial.processes().of("sleep").is_empty()
