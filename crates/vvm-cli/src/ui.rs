@@ -153,6 +153,13 @@ impl View {
             match perform(&step).await {
                 Ok(Answer::Listed(None)) => return Ended::Unlisted,
                 Ok(answer) => self.names.borrow_mut().add(step, answer, self.clock.now()),
+                // A login may lack the right to it alone. Of any other cause, the next step tells.
+                Err(failure @ (ReadError::Unavailable(_) | ReadError::Fatal(_)))
+                    if matches!(step, Step::History(_)) =>
+                {
+                    let answer = Answer::Read(Err(failure.to_string()));
+                    self.names.borrow_mut().add(step, answer, self.clock.now());
+                }
                 Err(failure @ ReadError::Unavailable(_)) => {
                     self.names.borrow_mut().failed(failure.to_string());
                 }
@@ -183,7 +190,7 @@ async fn perform(storage: &ElectionsTtlStorage, step: &Step) -> Result<Answer, R
             Answer::Scanned(storage.scan_clusters_with_requests(&clusters).await?)
         }
         Step::Ages(keys) => Answer::Aged(storage.shown_ages(keys).await?),
-        Step::History(key) => Answer::Read(read(storage, key).await?),
+        Step::History(key) => Answer::Read(Ok(read(storage, key).await?)),
     })
 }
 

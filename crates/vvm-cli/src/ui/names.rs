@@ -48,7 +48,7 @@ pub(super) enum Answer {
     Counted(Option<NonZeroU32>),
     Scanned(Vec<(Vec<Slot>, OperatorRequests)>),
     Aged(Vec<Option<Duration>>),
-    Read(Vec<PastLeadership>),
+    Read(Result<Vec<PastLeadership>, String>),
 }
 
 impl Step {
@@ -106,6 +106,7 @@ struct SlotState {
 
 struct SlotHistory {
     past: Vec<PastLeadership>,
+    missing: Option<String>,
     read_at: Instant,
     /// The state when it was read.
     of: (Option<u64>, Liveness),
@@ -209,7 +210,9 @@ impl Names {
     }
 
     pub(super) fn add(&mut self, step: Step, answer: Answer, now: Instant) {
-        (self.answered_at, self.trouble) = (now, None);
+        if !matches!(answer, Answer::Read(Err(_))) {
+            (self.answered_at, self.trouble) = (now, None);
+        }
         match (step, answer) {
             (Step::List, Answer::Listed(Some((listed, has_more)))) => {
                 (self.listed_at, self.has_more) = (Some(now), has_more);
@@ -238,9 +241,14 @@ impl Names {
                     self.change_slot(&key, |slot| slot.state = slot.observation.add_shown_age(age));
                 }
             }
-            (Step::History(key), Answer::Read(past)) => {
+            (Step::History(key), Answer::Read(found)) => {
                 self.change_slot(&key, |slot| {
-                    slot.history = Some(SlotHistory { past, read_at: now, of: slot.fingerprint() });
+                    let known = slot.history.take().map(|known| known.past);
+                    let (past, missing) = match found {
+                        Ok(past) => (past, None),
+                        Err(reason) => (known.unwrap_or_default(), Some(reason)),
+                    };
+                    slot.history = Some(SlotHistory { past, missing, read_at: now, of: slot.fingerprint() });
                 });
                 self.change(&key.cluster, |name| name.histories += 1);
             }
@@ -326,9 +334,11 @@ impl Names {
         merge_holders(&mut rows);
         let mut timeline = timeline(&name.cluster.to_string(), &rows, since_1970);
         let is_read = name.slots.iter().all(|slot| slot.history.is_some());
-        timeline.note = match is_read {
-            true => "UTC, by the leaders' own wall clocks; the last day at most".into(),
-            false => "UTC; its history is not read yet".into(),
+        let missing = name.slots.iter().find_map(|slot| slot.history.as_ref()?.missing.as_ref());
+        timeline.note = match (missing, is_read) {
+            (Some(reason), _) => format!("UTC; its history can't be read: {reason}"),
+            (None, true) => "UTC, by the leaders' own wall clocks; the last day at most".into(),
+            (None, false) => "UTC; its history is not read yet".into(),
         };
         let start = timeline.span.start.min(since_1970.saturating_sub(SHORTEST));
         timeline.span = start.max(day_ago)..since_1970;

@@ -22,7 +22,6 @@ fn key(name: &str) -> ElectionKey {
     ElectionKey { cluster: name.into(), slot: SlotNumber::FIRST }
 }
 
-/// A storage with these names of one slot.
 async fn storage(clock: &MockClock, names: &[&str]) -> ElectionsTtlStorage {
     let database = MemDatabase::new(Arc::new(clock.clone()) as Arc<dyn Clock>);
     let storage = ElectionsTtlStorage::new(database.open());
@@ -40,7 +39,6 @@ async fn lead(storage: &ElectionsTtlStorage, name: &str, entry: &Entry) {
     storage.insert_if_not_exist(&key(name), Vacant::default(), entry).await.unwrap();
 }
 
-/// Carries out so many steps.
 async fn read_steps(view: &View, storage: &ElectionsTtlStorage, count: usize) {
     view.names.borrow_mut().opened(None, storage.limits().scan_batch);
     for _ in 0..count {
@@ -181,6 +179,39 @@ fn last_known_state_stays_while_the_storage_is_away() {
 }
 
 #[test]
+fn history_that_this_login_may_not_read_is_shown_as_missing_beside_the_rest() {
+    let clock = MockClock::starting_at(Instant::from_nanos(1_000_000_000));
+    in_mock_time(&clock.clone(), async {
+        let storage = storage(&clock, &["led"]).await;
+        lead(&storage, "led", &record("web-1", 7)).await;
+        for denied in [ReadError::Unavailable as fn(_) -> _, ReadError::Fatal] {
+            let view = view(&clock, &["led".to_owned()]);
+            view.names.borrow_mut().opened(None, storage.limits().scan_batch);
+            let reading = view.keep_reading(async |step| match step {
+                Step::History(_) => Err(denied("permission denied".into())),
+                step => perform(&storage, step).await,
+            });
+            let looking = async {
+                for _ in 0..20 {
+                    view.to("/names", "after=0");
+                    view.to("/timeline.svg", "id=1");
+                    clock.sleep(SECOND).await;
+                    assert_eq!(json(&view, 0)["trouble"], Value::Null);
+                }
+            };
+            tokio::select! {
+                biased;
+                _ = reading => panic!("it ended"),
+                () = looking => {}
+            }
+            let drawn = view.names.borrow_mut().timeline(1, clock.now(), WALL).unwrap();
+            assert!(drawn.note.ends_with("permission denied"), "{}", drawn.note);
+            assert_eq!(drawn.bars.len(), 1, "what the record shows");
+        }
+    });
+}
+
+#[test]
 fn picture_ends_a_dead_leader_at_its_last_renewal_and_merges_old_holders() {
     let clock = MockClock::starting_at(Instant::from_nanos(1_000_000_000));
     let mut names = Names::new("here".into(), &["a".to_owned()], clock.now(), WALL);
@@ -198,7 +229,7 @@ fn picture_ends_a_dead_leader_at_its_last_renewal_and_merges_old_holders() {
         ended_ms: Some(hours_ago(39 - number)),
         end: Some("stop requested".into()),
     });
-    names.add(Step::History(key("a")), Answer::Read(past.collect()), clock.now());
+    names.add(Step::History(key("a")), Answer::Read(Ok(past.collect())), clock.now());
     let drawn = names.timeline(1, clock.now(), WALL + 10 * SECOND).unwrap();
     let mut holders = drawn.bars.iter().map(|bar| &*bar.holder).collect::<Vec<_>>();
     holders.dedup();
