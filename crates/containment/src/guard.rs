@@ -127,8 +127,10 @@ pub struct SupervisorEnd {
     pub supervisor: Option<processes::ProcessEnd>,
     /// When it was reaped or left behind.
     pub reaped_at: Instant,
-    /// Its last kill deadline.
+    /// Its kill deadline.
     pub deadline: Option<Instant>,
+    /// Its last kill deadline, also if it had disarmed that.
+    pub last_deadline: Option<Instant>,
     /// Whether it outlived its deadline, and had to be killed.
     pub deadline_passed: bool,
     /// Whether every descendant is proven to have ended: `wait` has returned ECHILD, and any control group was removed.
@@ -172,6 +174,7 @@ impl Guarding {
             supervisor: supervisor.or((!left_behind).then_some(processes::ProcessEnd::Exited(0))),
             reaped_at: reaped_at.unwrap_or_else(SystemClock::read),
             deadline: self.rules.deadline(),
+            last_deadline: self.rules.last_deadline(),
             deadline_passed,
             proven: GuardianRules::is_proven(left_behind, is_dissolved),
         }

@@ -151,7 +151,6 @@ impl LeadershipEnd {
         let ended = end.supervisor.map_or("hangs in the kernel".to_owned(), |ended| ended.to_string());
         let reason = format!("the host process {ended}");
         let line = match self.outcome {
-            // The host has printed the cause.
             Outcome::SystemRefused => None,
             Outcome::HostDied => Some(format!("{}: it {ended}", self.outcome)),
             outcome => Some(format!("{outcome}: {reason}")),
@@ -182,6 +181,7 @@ mod tests {
         let ending = |signal: Signal| {
             let end = GuardEnded {
                 deadline: None,
+                last_deadline: None,
                 deadline_passed: false,
                 supervisor: Some(ProcessEnd::Signalled(signal.as_raw())),
                 level: Level::Guardian,

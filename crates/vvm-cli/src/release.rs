@@ -48,8 +48,10 @@ impl Release {
     /// if a file of the host may not grow. And what a dead keeper had started are children of the guardian since (I6).
     pub(crate) fn new(told: &HostReport, end: &GuardEnded, args: &RunArgs) -> Option<Self> {
         let leading = told.claim?;
-        let &GuardEnded { proven, reaped_at, deadline, .. } = end;
+        let &GuardEnded { proven, reaped_at, .. } = end;
         let has_lost = told.farewell == Some(ExitWish::Exit(exit::LOST));
+        // After a loss the host has disarmed the deadline.
+        let deadline = if has_lost { end.last_deadline } else { end.deadline };
         let orderly = told.farewell.is_some() && !has_lost && !told.unproven;
         let of_host = HostEnd { proven, orderly, reaped_at, deadline };
         let (from, until) =
@@ -60,8 +62,13 @@ impl Release {
             (false, false) => ended_host(end),
         };
         let how = format!("released by the guardian after the {ended}");
-        let order =
-            ReleaseOrder { from: getpid().as_raw_pid(), leading, since_ns: told.since.as_nanos(), how };
+        let order = ReleaseOrder {
+            from: getpid().as_raw_pid(),
+            leading,
+            since_ns: told.since.as_nanos(),
+            until_ns: until.as_nanos(),
+            how,
+        };
         Some(Self { order, from, until })
     }
 
@@ -134,12 +141,13 @@ struct ReleaseOrder {
     from: i32,
     leading: RecordId,
     since_ns: u64,
+    until_ns: u64,
     how: String,
 }
 
 pub(crate) fn main(args: &RunArgs) -> ExitCode {
     let order = env::var(VARIABLE).ok().and_then(|order| serde_json::from_str::<ReleaseOrder>(&order).ok());
-    let Some(ReleaseOrder { from, leading, since_ns, how }) = order else {
+    let Some(ReleaseOrder { from, leading, since_ns, until_ns, how }) = order else {
         return conclude(&StageError::NotAStage);
     };
     announce::start_log(args.candidate.log_format);
@@ -148,7 +156,8 @@ pub(crate) fn main(args: &RunArgs) -> ExitCode {
     if dies_with_guardian.is_err() || getppid().map(Pid::as_raw_pid) != Some(from) {
         return conclude(&StageError::Abandoned);
     }
-    match release(&args.candidate, (leading, Instant::from_nanos(since_ns)), ("guardian", &how)) {
+    let [since, until] = [since_ns, until_ns].map(Instant::from_nanos);
+    match release(&args.candidate, (leading, since, until), ("guardian", &how)) {
         true => ExitCode::SUCCESS,
         false => exit::STORAGE.into(),
     }
@@ -157,11 +166,11 @@ pub(crate) fn main(args: &RunArgs) -> ExitCode {
 /// Releases a dead leader's record for the process `by`, and reports `how` to history and log. False if it may stand.
 pub(crate) fn release(
     candidate: &CandidateArgs,
-    (leading, since): (RecordId, Instant),
+    (leading, since, until): (RecordId, Instant, Instant),
     (by, how): (&str, &str),
 ) -> bool {
     let name = candidate.name.as_str();
-    match try_to_release(candidate, (leading, since), how) {
+    match try_to_release(candidate, leading, (since, until), how) {
         Ok(true) => report(name, leading, (by, how)),
         // The host had released it, its claim was not applied, or another process leads.
         Ok(false) => {}
@@ -175,14 +184,15 @@ pub(crate) fn release(
 
 fn try_to_release(
     candidate: &CandidateArgs,
-    (leading, since): (RecordId, Instant),
+    leading: RecordId,
+    times: (Instant, Instant),
     how: &str,
 ) -> Result<bool, InspectionError> {
     let RecordId { slot, epoch, incarnation } = leading;
     let Some(number) = NonZeroU32::new(slot) else { return Ok(false) };
     let left = LeftBehind { slot: SlotNumber::new(number), epoch, incarnation, ttl: candidate.ttl };
     inspect((&candidate.storage, &candidate.name), Purpose::ReadAndWrite, async |storage| {
-        let released = left.release(storage, how, since).await?;
+        let released = left.release(storage, how, times).await?;
         storage.wake_candidates(candidate.local_dir.as_ref());
         Ok(released)
     })
@@ -210,6 +220,7 @@ mod tests {
     fn end(proven: bool, deadline: Option<Instant>) -> GuardEnded {
         GuardEnded {
             deadline,
+            last_deadline: deadline,
             deadline_passed: false,
             supervisor: Some(ProcessEnd::Signalled(9)),
             level: Level::Guardian,
@@ -246,6 +257,10 @@ mod tests {
         let release = Release::new(&lost, &end(true, soon), &args).unwrap();
         assert_eq!(release.order.how, "released by the guardian after the leadership was lost");
         assert_eq!(Release::new(&lost, &end(false, soon), &args), None, "no proof");
+        let past = SystemClock::read().before(Duration::from_secs(4));
+        let disarmed = GuardEnded { last_deadline: Some(past), ..end(true, None) };
+        assert_eq!(Release::new(&lost, &disarmed, &args), None, "the lease has ended");
+        assert!(Release::new(&leader, &disarmed, &args).is_some(), "of a claim after that lease");
         let without_keeper = HostReport { unproven: true, ..orderly };
         let release = Release::new(&without_keeper, &end(true, soon), &args).unwrap();
         assert_eq!(release.order.how, "released by the guardian after the keeper of the command died");
@@ -261,8 +276,13 @@ mod tests {
     fn order_is_read_as_it_was_written() {
         let incarnation = Incarnation::from_bytes(std::array::from_fn(|place| 0xf0 | place as u8));
         let leading = RecordId { slot: 4, epoch: Epoch::new(1 << 60).unwrap(), incarnation };
-        let order =
-            ReleaseOrder { from: 7, leading, since_ns: u64::MAX, how: "released by the guardian".into() };
+        let order = ReleaseOrder {
+            from: 7,
+            leading,
+            since_ns: u64::MAX,
+            until_ns: 1,
+            how: "released by the guardian".into(),
+        };
         let text = serde_json::to_string(&order).unwrap();
         assert_eq!(serde_json::from_str::<ReleaseOrder>(&text).unwrap(), order);
         serde_json::from_str::<ReleaseOrder>(&text.replace(&format!("{}", 1_u64 << 60), "0")).unwrap_err();

@@ -31,13 +31,13 @@ pub struct LeftBehind {
 impl LeftBehind {
     /// Writes to the history `how` the leadership ended, then releases the record. The leadership was claimed at
     /// `since`, on this machine's clock, which does not jump: its end counts from there. Tries again while the storage
-    /// does not answer, and fails if it refuses for good. Returns whether the slot is vacant by this release: the
-    /// process may have released it itself, or another one may lead. Dropped, the record is released or not.
+    /// does not answer. Fails if it refuses for good, or still at `until`. Returns whether the slot is vacant by this
+    /// release: the process may have released it itself, or another one may lead. Dropped, the record is released or not.
     pub async fn release(
         &self,
         storage: &StorageInspector,
         how: &str,
-        since: Instant,
+        (since, until): (Instant, Instant),
     ) -> Result<bool, WriteError> {
         let Self { slot, epoch, incarnation, ttl } = *self;
         let key = ElectionKey { cluster: storage.cluster.clone(), slot };
@@ -51,6 +51,7 @@ impl LeftBehind {
                 () = clock.sleep(history::end_timeout(ttl)) => {}
             }
         }
+        let pause = Timing::new(ttl).retry_pause();
         let mut may_have_released = false;
         loop {
             match storage.storage.compare_and_delete(&key, incarnation, epoch).await {
@@ -61,10 +62,10 @@ impl LeftBehind {
                 Ok(Delete::Mismatch(_)) => return Ok(false),
                 // A second release of one leadership changes nothing.
                 Err(WriteError::Unknown(_)) => may_have_released = true,
-                Err(WriteError::NotApplied(_)) => {}
+                Err(WriteError::NotApplied(_)) if clock.now().after(pause) < until => {}
                 Err(refusal) => return Err(refusal),
             }
-            clock.sleep(Timing::new(ttl).retry_pause()).await;
+            clock.sleep(pause).await;
         }
     }
 }
@@ -82,7 +83,7 @@ pub struct HostEnd {
     pub orderly: bool,
     /// When it was reaped.
     pub reaped_at: Instant,
-    /// Its last kill deadline.
+    /// The last kill deadline of the leadership that it leaves behind.
     pub deadline: Option<Instant>,
 }
 
@@ -173,7 +174,8 @@ mod tests {
         async fn release(&self, entry: &Entry) -> bool {
             let (slot, epoch, incarnation, ttl) = (key().slot, entry.epoch, entry.incarnation(), entry.ttl);
             let ticket = LeftBehind { slot, epoch, incarnation, ttl };
-            let release = ticket.release(&self.storage, "its host was killed", self.clock.now());
+            let release =
+                ticket.release(&self.storage, "its host was killed", (self.clock.now(), Instant::NEVER));
             in_steps(&self.clock, Duration::from_millis(100), release).await.unwrap()
         }
 

@@ -308,7 +308,7 @@ impl Demotion {
             return;
         }
         let how = "released by the demoter after the death of vvm elect";
-        release::release(candidate, (claim, since), ("demoter", how));
+        release::release(candidate, (claim, since, until), ("demoter", how));
     }
 
     /// Ends a hook that runs, and runs the on-loss hook if that has not been done. A hook that was just being

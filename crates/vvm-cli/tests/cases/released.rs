@@ -88,6 +88,25 @@ fn stop_within_the_quiet_time_ends_vvm_without_a_release() {
     assert_eq!(trial.slots()[0]["holder"], led[0]["holder"]);
 }
 
+#[test]
+fn refusal_of_a_full_disk_is_quoted_when_the_release_is_given_up() {
+    let trial = VVM.trial();
+    let disk = trial.folder().join("disk").display().to_string();
+    fs::create_dir(&disk).unwrap();
+    let mount = format!("mount -t tmpfs -o size=1m none {disk}; exec \"$@\"");
+    let with_disk = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", &mount, "sh"];
+    if VVM.level() != Level::Guardian || !is_permitted(&[&with_disk[..], &["true"]].concat()) {
+        return println!("not tested: this machine or level does not allow mount namespaces");
+    }
+    let script = format!("head -c 2m /dev/zero > {disk}/rest; exec sleep 1000");
+    let storage = format!("sqlite:{disk}/leader.db");
+    let run = trial.run_script(&script).with(["--storage", &storage, "--ttl", "8s"]);
+    let finished = run.through(with_disk).finish();
+    finished
+        .assert_ended(79, "the record is not released and expires by its TTL: not applied: the disk is full");
+    assert!(!finished.says("the storage does not answer"), "{:#?}", finished.stderr);
+}
+
 fn releases(trial: &Trial) -> Pid {
     let mut found = None;
     eventually("a release", || {
