@@ -333,6 +333,7 @@ fn check_successor(matches: &ArgMatches) -> Result<(), Error> {
     let (options, command) = match matches.subcommand() {
         Some(("run", run)) => (&NOT_WITH_SUCCESSOR[..], run),
         Some(("elect", elect)) => (&NOT_WITH_SUCCESSOR[..1], elect),
+        Some(("doctor", doctor)) => (&[][..], doctor),
         _ => return Ok(()),
     };
     if !is_set(command, SUCCESSOR) {
@@ -347,7 +348,6 @@ fn check_successor(matches: &ArgMatches) -> Result<(), Error> {
                     docs/choosing.md compares them\n";
         return Err(refusal_of(SUCCESSOR, ErrorKind::ArgumentConflict, what.into()));
     }
-    if let (Some(support), Some(ttl)) = (command.get_one("support"), command.get_one("ttl"))
     // The doctor is not told what is advertised.
     if let Ok(advertised) = command.try_get_one::<SocketAddr>("successor_advertise")
         && let Some(address) = advertised.or_else(|| command.get_one(SUCCESSOR))
@@ -356,6 +356,7 @@ fn check_successor(matches: &ArgMatches) -> Result<(), Error> {
         let what = format!("--successor: {}\n", SuccessorRefusal::Unreachable(*address));
         return Err(refusal_of(SUCCESSOR, ErrorKind::ValueValidation, what));
     }
+    if let (Some(support), Some(ttl)) = (command.get_one("support"), command.get_one("ttl"))
         && let Err(refusal) = SupportPeriod::new(*support, *ttl)
     {
         let what = format!("--support: {refusal}: choose another --support, or a longer --ttl\n");

@@ -74,10 +74,14 @@ async fn way(inspector: &StorageInspector, address: SocketAddr) -> Result<CheckR
             return Ok(finding(Health::Problem, says));
         }
     };
-    let advice = match address.ip().is_unspecified() {
-        true => "; add the address that other machines reach as --successor-advertise",
-        false => "",
+    let (best, advice) = match address.ip().is_unspecified() {
+        true => (
+            Health::Caution,
+            "; vvm run needs the address that other machines reach, too, as --successor-advertise",
+        ),
+        false => (Health::Good, ""),
     };
+    let finding = |health: Health, says| finding(health.max(best), says);
     let (_, keys) = inspector.keys().await?;
     let [key] = &keys[..] else {
         let says = format!("a successor is for a name with one slot, and this one has {}", keys.len());

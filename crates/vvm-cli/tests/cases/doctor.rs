@@ -1,7 +1,7 @@
 //! `vvm doctor`: its findings, and that it changes no slot of the name. `vvm init-storage`: creation and refusals.
 
 use crate::VVM;
-use harness::has;
+use harness::{Trial, has};
 use serde_json::Value;
 use std::process::Command;
 
@@ -50,6 +50,19 @@ fn problem_has_a_remedy_and_status_1() {
     let _lock = trial.lock_storage();
     let (code, said, _) = trial.about("doctor", &[]);
     assert!(code == 1 && said.contains("problem  writes"), "{code}: {said}");
+}
+
+#[test]
+fn successor_that_vvm_run_refuses_is_refused() {
+    let trial = VVM.trial();
+    trial.run(["true"]).finish();
+    let refused = trial.about("doctor", &["--successor", "127.0.0.1:0"]);
+    if !Trial::is_on_a_server() {
+        assert!(refused.0 == 64 && refused.2.contains("needs a storage on a server"), "{refused:?}");
+        return;
+    }
+    let (code, said, _) = trial.about("doctor", &["--successor", "0.0.0.0:0"]);
+    assert!(code == 0 && said.contains("caution  successor"), "{code}: {said}");
 }
 
 #[test]
