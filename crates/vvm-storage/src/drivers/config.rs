@@ -50,11 +50,15 @@ pub(crate) fn request_timeout(value: &str) -> Result<Duration, String> {
 }
 
 pub(crate) fn duration(value: &str) -> Option<Duration> {
-    let number = |text: &str| text.parse::<u32>().ok().map(u64::from);
-    match value.strip_suffix("ms") {
-        Some(millis) => number(millis).map(Duration::from_millis),
-        None => value.strip_suffix('s').and_then(number).map(Duration::from_secs),
-    }
+    let (number, unit) = value.split_at(value.find(|character: char| !character.is_ascii_digit())?);
+    let unit = match unit {
+        "ms" => Duration::from_millis(1),
+        "s" => Duration::from_secs(1),
+        "m" => Duration::from_mins(1),
+        "h" => Duration::from_hours(1),
+        _ => return None,
+    };
+    unit.checked_mul(number.parse().ok()?)
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -215,11 +219,21 @@ mod tests {
     }
 
     #[test]
+    fn max_ttl_may_be_in_minutes_and_hours() {
+        for (text, seconds) in [("60s", 60), ("5m", 300), ("24h", 86_400)] {
+            assert_eq!(max_ttl(text).unwrap().get(), Duration::from_secs(seconds));
+        }
+        for text in ["5", "25h", "1d", "m", "18446744073709551615h"] {
+            assert!(max_ttl(text).unwrap_err().contains("write max_ttl=60s"), "{text}");
+        }
+    }
+
+    #[test]
     fn request_timeout_needs_a_unit_and_has_bounds() {
-        for (text, millis) in [("5s", 5_000), ("100ms", 100), ("60s", 60_000)] {
+        for (text, millis) in [("5s", 5_000), ("100ms", 100), ("60s", 60_000), ("1m", 60_000)] {
             assert_eq!(request_timeout(text), Ok(Duration::from_millis(millis)));
         }
-        for text in ["", "5", "s", "ms", "0s", "99ms", "61s", "-1s", "1.5s", "1m", "99999999999s"] {
+        for text in ["", "5", "s", "ms", "0s", "99ms", "61s", "-1s", "1.5s", "2m", "1m1s", "99999999999s"] {
             assert!(request_timeout(text).unwrap_err().contains("request_timeout=5s"), "{text}");
         }
     }
