@@ -184,7 +184,7 @@ pub type Cause = Box<dyn Error + Send + Sync>;
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The storage did not answer, or denied the read. Try again.
-    #[error("the storage did not answer: {0}")]
+    #[error("the read failed: {0}")]
     Unavailable(#[source] Cause),
     /// Schema or configuration are wrong. Retrying is pointless until the operator corrects them. It says nothing
     /// about the record: no other candidate can have claimed it by that.

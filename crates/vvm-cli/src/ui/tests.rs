@@ -167,7 +167,7 @@ fn last_known_state_stays_while_the_storage_is_away() {
             () = looking => {}
         }
         let shown = json(&view, 0);
-        assert_eq!(shown["trouble"], "the storage did not answer: no route");
+        assert_eq!(shown["trouble"], "the read failed: no route");
         let silent = shown["now_ms"].as_u64().unwrap() - shown["answered_ms"].as_u64().unwrap();
         assert!((8_000..=11_000).contains(&silent), "{shown}");
         assert_eq!(rows(&shown)["led"]["rows"][0]["holder"], "web-1");
