@@ -19,8 +19,9 @@ use clap::{Args, ValueEnum};
 use demoter::Demoter;
 use hooks::{HookService, Hooks};
 use ielections::{AcquireError, Env, Holder};
-use std::{pin::pin, process::ExitCode, sync::Arc, time::Duration};
+use std::{io, pin::pin, process::ExitCode, sync::Arc, time::Duration};
 use tokio::{runtime::Handle, sync::watch};
+use vvm_containment::Family;
 use vvm_deadman::Deadman;
 use vvm_host::{Host, HostError, HostOutcome, Next, Services, Signals};
 use vvm_orch::Problem;
@@ -41,7 +42,12 @@ fn elect(args: &ElectArgs, holder: Holder, settled: &ResolvedArguments) -> Resul
     let runtime = runtime::start()?;
     let arguments = settled.stage_arguments(&args.candidate, &holder);
     let name = args.candidate.name.clone();
-    let demoter = Arc::new(Demoter::start(name, arguments, settled.handed_on())?);
+    let demoter = Demoter::start(name, arguments, settled.handed_on());
+    let demoter = demoter.map_err(|cause| match Family::of_this_process() {
+        Err(no_proc) if cause.kind() == io::ErrorKind::NotFound => io::Error::other(no_proc),
+        _ => cause,
+    });
+    let demoter = Arc::new(demoter?);
     let (hooks, thread) = Hooks::start(args, &holder, &demoter)?;
     let hooks = Arc::new(hooks);
     let outcome = runtime.block_on(campaign(args, holder, &hooks, &demoter));

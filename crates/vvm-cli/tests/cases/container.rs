@@ -65,6 +65,17 @@ fn proc_of_another_namespace_is_refused_and_says_what_to_do() {
     finished.assert_ended(71, "mount -t proc proc /proc");
 }
 
+#[test]
+fn elect_without_proc_says_what_to_do() {
+    let without_proc = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"];
+    let hidden = [&without_proc[..], &["mount -t tmpfs none /proc; exec \"$@\"", "sh"]].concat();
+    if !is_permitted(&[&hidden[..], &["true"]].concat()) {
+        return println!("not tested: this machine does not allow mount namespaces");
+    }
+    let trial = VVM.trial();
+    trial.elect("true", "true").through(hidden).finish().assert_ended(71, "mount -t proc proc /proc");
+}
+
 /// Makes the container's files below `$2`: folders, the program `$1`, and its libraries with their loader; a static
 /// one has none. Other processes copy: a concurrent test could not execute a file that this one has open.
 const LAY_DOWN: &str = "set -e; for folder in proc dev data; do mkdir -p \"$2/$folder\"; done
@@ -127,17 +138,6 @@ fn container_with_only_vvm_and_its_libraries_is_enough() {
     assert_eq!(trial.processes().0, []);
 }
 
-mod timed {
-    use super::*;
-
-    #[test]
-    fn nothing_outlives_a_killed_host_or_init() {
-        let Some(unshare) = unshare() else { return };
-        for (who, victim) in [("host", host as fn(&Trial) -> Pid), ("init", init)] {
-            VVM.timed(&format!("the {who} of a container is killed"), |attempt, trial| {
-                let running = trial.run_script(DAEMON).through(unshare.clone()).up();
-                let victim = victim(trial);
-                let killed_at = SystemClock::read();
 #[test]
 fn commands_of_operators_that_wait_are_ended_by_term_as_process_1() {
     let Some(unshare) = unshare() else { return };
@@ -166,6 +166,17 @@ fn commands_of_operators_that_wait_are_ended_by_term_as_process_1() {
     }
 }
 
+mod timed {
+    use super::*;
+
+    #[test]
+    fn nothing_outlives_a_killed_host_or_init() {
+        let Some(unshare) = unshare() else { return };
+        for (who, victim) in [("host", host as fn(&Trial) -> Pid), ("init", init)] {
+            VVM.timed(&format!("the {who} of a container is killed"), |attempt, trial| {
+                let running = trial.run_script(DAEMON).through(unshare.clone()).up();
+                let victim = victim(trial);
+                let killed_at = SystemClock::read();
                 kill_process(victim, Signal::KILL).unwrap();
                 attempt.within("the end of the command", OUTLIVING, killed_at, || {
                     trial.processes().of("sleep").is_empty()
