@@ -213,6 +213,11 @@ impl<'a> StepDownWait<'a> {
         let StorageInspector { storage, name, clock, .. } = self.inspector;
         let (leader, after) = (&self.leader.holder, HumanDuration(self.began.until(clock.now())));
         let unchanged = format!("within {after}, so nothing was changed: {leader} leads on");
+        let limit = answer_limit(self.leader.ttl);
+        if self.args.timeout < limit {
+            let limit = HumanDuration(limit);
+            return refused(format!("no answer {unchanged}. It may take {limit}: choose a longer --timeout"));
+        }
         if stage > Stage::Asked {
             let why = "It is dead or hangs, or ignores such requests";
             return refused(format!("{leader} did not answer {unchanged}. {why}"));

@@ -99,6 +99,15 @@ fn leader_is_left_alone_if_no_standby_or_leader_answers() {
 }
 
 #[test]
+fn timeout_that_leaves_no_time_for_an_answer_is_named_and_not_the_leader() {
+    let trial = VVM.trial();
+    let _leader = leader(&trial, "a");
+    let (code, _, error) = trial.about("step-down", &["--to", "later", "--timeout", "0"]);
+    assert!(code == 75 && error.contains("nothing was changed: a leads on"), "{code}: {error}");
+    assert!(error.contains("choose a longer --timeout") && !error.contains("hangs"), "{error}");
+}
+
+#[test]
 fn interrupted_request_is_withdrawn() {
     let trial = VVM.trial();
     let _leader = leader(&trial, "a");
