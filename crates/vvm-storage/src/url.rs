@@ -334,7 +334,7 @@ impl fmt::Display for Available {
 fn parse(url: &str) -> Result<StorageFile<'_>, OpenError> {
     let Some((name, rest)) = opening::split(url) else {
         let shown = StorageUrl::from(url).to_string();
-        let meant = std::path::absolute(&shown).unwrap_or_else(|_| shown.as_str().into());
+        let meant = std::path::absolute(&shown).unwrap_or_else(|_| "PATH".into());
         let meant = meant.display();
         return Err(OpenError::misuse(format!(
             "`{shown}` names no storage: write `sqlite:{meant}` for a file ({Available})"

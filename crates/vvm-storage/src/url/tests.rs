@@ -89,7 +89,7 @@ fn sharing_is_known_before_opening() {
 #[test]
 fn refusal_names_the_mistake_and_the_way_out() {
     let table = [
-        ("", "write `sqlite:` for a file (this build has "),
+        ("", "write `sqlite:PATH` for a file (this build has "),
         ("elections.db", "/elections.db` for a file"),
         ("/var/lib/a:b.db", "write `sqlite:/var/lib/a:b.db` for a file"),
         (":memory:", "this build has "),
