@@ -99,6 +99,7 @@ fn start_supervisor(
         terminal,
         countdown,
         rules: GuardianRules::default(),
+        last_deadline: None,
     })
 }
 
@@ -116,6 +117,7 @@ struct Guarding {
     terminal: Terminal,
     countdown: Alarm,
     rules: GuardianRules,
+    last_deadline: Option<Instant>,
 }
 
 /// How a supervisor ended.
@@ -174,7 +176,7 @@ impl Guarding {
             supervisor: supervisor.or((!left_behind).then_some(processes::ProcessEnd::Exited(0))),
             reaped_at: reaped_at.unwrap_or_else(SystemClock::read),
             deadline: self.rules.deadline(),
-            last_deadline: self.rules.last_deadline(),
+            last_deadline: self.last_deadline,
             deadline_passed,
             proven: GuardianRules::is_proven(left_behind, is_dissolved),
         }
@@ -233,6 +235,7 @@ impl Guarding {
         match message {
             ToGuardian::Note(note) => on_report(Report::Note(note)),
             ToGuardian::Deadline(deadline) => {
+                self.last_deadline = deadline.or(self.last_deadline);
                 self.countdown.set(self.rules.moves(deadline).unwrap_or(Instant::NEVER));
                 // A supervisor that does not receive this starts no work.
                 let _ = self.link.send(&ToSupervisor::InForce(deadline));

@@ -137,7 +137,6 @@ pub(crate) const ENDS_WITHIN: Duration = Duration::from_secs(2);
 #[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
 pub struct GuardianRules {
     deadline: Option<Instant>,
-    last_deadline: Option<Instant>,
     kill_at: Option<Instant>,
 }
 
@@ -147,7 +146,6 @@ impl GuardianRules {
     /// processes behind. A supervisor notices a guardian that is stopped or hangs ([`lapsed`](crate::lapsed)).
     pub fn moves(&mut self, deadline: Option<Instant>) -> Option<Instant> {
         self.deadline = deadline;
-        self.last_deadline = deadline.or(self.last_deadline);
         self.expires_at()
     }
 
@@ -175,14 +173,9 @@ impl GuardianRules {
         is_dissolved && !left_behind
     }
 
-    /// Returns the supervisor's deadline.
+    /// Returns the supervisor's last deadline.
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
-    }
-
-    /// Returns the supervisor's last deadline, also once it is disarmed.
-    pub fn last_deadline(&self) -> Option<Instant> {
-        self.last_deadline
     }
 
     /// Returns when a supervisor that has finished is killed.
