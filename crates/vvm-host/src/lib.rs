@@ -13,7 +13,8 @@
 //!     let services = || {
 //!         vec![service_fn("payroll", async |cx| {
 //!             println!("this process leads, with epoch {}", cx.standing.epoch());
-//!             Ok(cx.stop.cancelled().await) // a stop signal, or the leadership is lost
+//!             cx.stop.cancelled().await; // a stop signal, or the leadership is lost
+//!             Ok(())
 //!         })]
 //!     };
 //!     match Host::open(HostSettings::new("sqlite:/var/lib/payroll/leader.db", "payroll")).await {
