@@ -87,8 +87,9 @@ impl Terminal {
         let keyboard = File::from(bare.master);
         let screen = Lines::of("the screen", keyboard.try_clone().unwrap());
         let mut terminal = Self { shell, keyboard, screen };
-        // Without echo, the screen shows only output. The word is split, so that its own echo does not match.
-        terminal.type_line("stty -echo; echo rea''dy");
+        // Without echo, the screen shows only output. The word is split, so that its own echo does not match. A key that
+        // sends a signal would discard output that is on its way.
+        terminal.type_line("stty -echo noflsh; echo rea''dy");
         terminal.screen.wait_for("ready");
         terminal
     }
