@@ -16,9 +16,10 @@ use rustix::{
 };
 use serde_json::{Map, Value, json};
 use std::{
-    fmt, io,
+    fmt, io, mem,
     os::fd::{AsRawFd as _, BorrowedFd, OwnedFd},
     sync::OnceLock,
+    time::Duration,
 };
 use tracing::{Event, Subscriber};
 use tracing_serde::fields::AsMap as _;
@@ -147,16 +148,18 @@ pub(crate) fn write_line(line: &[u8]) {
 /// Takes no lock: a thread that hangs with a disk would hold it.
 fn write_what_fits(target: BorrowedFd<'_>, mut line: &[u8]) {
     let own = own_description(target);
+    let mut patience = PATIENCE;
     while !line.is_empty() {
         let written = match &own {
             Some(own) => write(own, line),
             // A pipe is ready when it has room for this many bytes, and not for more.
-            None if is_ready(target) => write(target, &line[..line.len().min(PIPE_BUF)]),
+            None if is_ready(target, Duration::ZERO) => write(target, &line[..line.len().min(PIPE_BUF)]),
             None => return,
         };
         match written {
             Ok(written @ 1..) => line = &line[written..],
             Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) if !patience.is_zero() && is_ready(target, mem::take(&mut patience)) => {}
             Ok(_) | Err(_) => return,
         }
     }
@@ -172,10 +175,13 @@ fn own_description(target: BorrowedFd<'_>) -> Option<OwnedFd> {
     opened?.ok()
 }
 
-fn is_ready(target: BorrowedFd<'_>) -> bool {
+/// How long a line waits once: another process may be writing to the same terminal.
+const PATIENCE: Duration = Duration::from_millis(10);
+
+fn is_ready(target: BorrowedFd<'_>, within: Duration) -> bool {
     let mut fds = [PollFd::from_borrowed_fd(target, PollFlags::OUT)];
-    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    poll(&mut fds, Some(&at_once)).is_ok() && fds[0].revents().contains(PollFlags::OUT)
+    let within = Timespec::try_from(within).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 0 });
+    poll(&mut fds, Some(&within)).is_ok() && fds[0].revents().contains(PollFlags::OUT)
 }
 
 macro_rules! say {
