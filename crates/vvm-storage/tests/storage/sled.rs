@@ -3,6 +3,7 @@ use crate::{
     processes::{STORAGE, run_alone, threads},
 };
 use bytes::Bytes;
+use harness::eventually;
 use std::{fs, future::poll_fn, path::Path, task::Poll};
 use tempfile::TempDir;
 use vvm_storage::{
@@ -113,7 +114,8 @@ async fn handles_of_one_folder_share_a_thread_that_ends_with_the_last() {
         let mut opening = Box::pin(SledCells::open(&real));
         let was_pending = poll_fn(|context| Poll::Ready(opening.as_mut().poll(context).is_pending())).await;
         drop(opening);
-        assert_eq!(threads(), 0, "after a dropped opening");
+        // One of sled's may not have taken its own name yet.
+        eventually("no thread after a dropped opening", || threads() == 0);
         if was_pending {
             break;
         }
