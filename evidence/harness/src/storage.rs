@@ -227,8 +227,9 @@ impl Trial {
         if Self::is_on_a_server() { "at least 2s" } else { "at least 500ms" }
     }
 
-    pub fn said_in_an_outage(&self) -> &'static str {
-        if Self::is_on_a_server() { "answer" } else { "locked" }
+    pub fn is_outage(&self, said: &str) -> bool {
+        let texts = if Self::is_on_a_server() { &["answer", "the read failed"][..] } else { &["locked"] };
+        texts.iter().any(|text| said.contains(text))
     }
 
     pub fn said_before_the_first(&self) -> &'static str {

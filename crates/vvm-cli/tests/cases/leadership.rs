@@ -103,7 +103,7 @@ fn storage_outage_is_logged_once_and_so_is_its_end() {
     leader.signal(Signal::KILL);
     leader.finish();
     let began = candidate.stderr.wait_for("trouble with the storage");
-    assert!(began.contains(trial.said_in_an_outage()) && began.contains("trying again"), "{began}");
+    assert!(trial.is_outage(&began) && began.contains("trying again"), "{began}");
     drop(outage);
     let finished = candidate.finish();
     finished.assert_code(0);

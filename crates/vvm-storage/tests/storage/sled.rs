@@ -114,7 +114,6 @@ async fn handles_of_one_folder_share_a_thread_that_ends_with_the_last() {
         let mut opening = Box::pin(SledCells::open(&real));
         let was_pending = poll_fn(|context| Poll::Ready(opening.as_mut().poll(context).is_pending())).await;
         drop(opening);
-        // One of sled's may not have taken its own name yet.
         eventually("no thread after a dropped opening", || threads() == 0);
         if was_pending {
             break;

@@ -68,7 +68,7 @@ async fn candidates_that_wait_leave_a_third_of_the_connections_and_a_leader_keep
         others
     };
     failover_suite::candidates_that_wait_leave_a_third_of_the_connections_and_a_leader_keeps_its_own(
-        &url,
+        &format!("{url}?request_timeout=20s"),
         async || held(&other).await,
         fill,
     )
