@@ -176,7 +176,7 @@ fn own_description(target: BorrowedFd<'_>) -> Option<OwnedFd> {
 }
 
 /// How long a line waits once: another process may be writing to the same terminal.
-const PATIENCE: Duration = Duration::from_millis(10);
+const PATIENCE: Duration = Duration::from_millis(2);
 
 fn is_ready(target: BorrowedFd<'_>, within: Duration) -> bool {
     let mut fds = [PollFd::from_borrowed_fd(target, PollFlags::OUT)];
