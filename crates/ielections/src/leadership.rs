@@ -107,17 +107,21 @@ impl Leadership {
         work: impl FnOnce(CancellationToken, Standing) -> Work,
     ) -> Completed<Work::Output> {
         let stop = CancellationToken::new();
-        let mut work = std::pin::pin!(work(stop.clone(), self.standing.clone()));
-        let early = tokio::select! {
-            biased;
-            output = &mut work => Some(output),
-            _ = self.lost() => None,
-        };
-        let loss = self.standing.loss().cloned();
-        stop.cancel();
-        let output = match early {
-            Some(output) => output,
-            None => work.await,
+        let (output, loss) = {
+            let mut work = std::pin::pin!(work(stop.clone(), self.standing.clone()));
+            let early = tokio::select! {
+                biased;
+                output = &mut work => Some(output),
+                _ = self.lost() => None,
+            };
+            let loss = self.standing.loss().cloned();
+            stop.cancel();
+            let output = match early {
+                Some(output) => output,
+                None => work.await,
+            };
+            (output, loss)
+            // The value of the work is dropped here. What it holds may be at work until then (I6).
         };
         let release = self.release().await;
         Completed { output, loss, release }

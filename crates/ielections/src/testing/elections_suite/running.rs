@@ -12,18 +12,48 @@ use crate::{
 };
 use futures_util::{
     StreamExt,
-    future::{join, join_all},
+    future::{join, join_all, poll_fn},
     stream::FuturesUnordered,
 };
-use std::{collections::BTreeSet, sync::Mutex, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::Poll,
+    time::Duration,
+};
+use vvm_deadman::Deadman;
 
+struct AtWork<'run> {
+    deadman: &'run Deadman,
+    armed_until_dropped: &'run AtomicBool,
+}
+
+impl Drop for AtWork<'_> {
+    fn drop(&mut self) {
+        self.armed_until_dropped.store(self.deadman.armed() == 1, Ordering::Relaxed);
+    }
+}
+
+/// A future may be ready and still hold what is at work, as tokio's `Timeout` does. Shows I6.
 pub async fn work_that_ends_hands_back(scene: &Scene<impl ElectionsTestSuite>) {
     let process = scene.process().await;
     let leadership = scene.lead(&process, "leader").await;
     let epoch = leadership.epoch();
-    let ran = leadership.run(async |_stop, standing| standing.epoch()).await;
+    let armed_until_dropped = AtomicBool::new(false);
+    let at_work = AtWork { deadman: &process.deadman, armed_until_dropped: &armed_until_dropped };
+    let work = |_stop, standing: Standing| {
+        poll_fn(move |_| {
+            let _held = &at_work;
+            Poll::Ready(standing.epoch())
+        })
+    };
+    let ran = leadership.run(work).await;
     assert_eq!((ran.output, ran.loss, ran.release), (epoch, None, ReleaseOutcome::Released));
     assert_eq!(process.deadman.armed(), 0);
+    assert!(armed_until_dropped.into_inner(), "disarmed before the work was dropped");
 }
 
 pub async fn run_cancels_the_work_and_waits_for_it(scene: &Scene<impl ElectionsTestSuite>) {
