@@ -72,10 +72,7 @@ pub struct Env {
 #[cfg(feature = "tokio-rt")]
 mod this_process {
     use super::{Entropy, Env, Spawn, Task};
-    use std::{
-        fmt, io,
-        sync::{Arc, Mutex, PoisonError},
-    };
+    use std::{io, sync::Arc};
     use vvm_clock::{SystemClock, SystemWallClock};
     use vvm_deadman::{ArmError, Deadman};
 
@@ -120,48 +117,17 @@ mod this_process {
         Clock(#[source] io::Error),
     }
 
-    /// The randomness of the operating system, read in blocks: a system call for each of the three numbers of a
-    /// campaign would be most of the cost of an uncontended acquisition. A process that forks without `exec` would
-    /// repeat the rest of a block. This crate does not fork.
-    #[derive(Default)]
-    pub struct OsEntropy(Mutex<RandomBlock>);
-
-    struct RandomBlock {
-        bytes: [u8; RandomBlock::BYTES],
-        used: usize,
-    }
-
-    impl RandomBlock {
-        /// The most that one `getrandom(2)` returns without interruption (its manual page).
-        const BYTES: usize = 256;
-    }
-
-    impl Default for RandomBlock {
-        fn default() -> Self {
-            Self { bytes: [0; Self::BYTES], used: Self::BYTES }
-        }
-    }
+    /// The randomness of the operating system. Nothing is drawn in advance: two copies of a process, as of a virtual
+    /// machine whose snapshot is resumed twice, would draw the same.
+    #[derive(Debug, Default)]
+    pub struct OsEntropy(());
 
     impl Entropy for OsEntropy {
         /// Panics without randomness (no `getrandom(2)`, no `/dev/urandom`): an incarnation must not repeat.
         fn fill(&self, bytes: &mut [u8]) {
-            let mut block = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            for part in bytes.chunks_mut(RandomBlock::BYTES) {
-                if RandomBlock::BYTES - block.used < part.len() {
-                    if let Err(error) = getrandom::fill(&mut block.bytes) {
-                        panic!("the operating system gives no randomness: {error}");
-                    }
-                    block.used = 0;
-                }
-                part.copy_from_slice(&block.bytes[block.used..][..part.len()]);
-                block.used += part.len();
+            if let Err(error) = getrandom::fill(bytes) {
+                panic!("the operating system gives no randomness: {error}");
             }
-        }
-    }
-
-    impl fmt::Debug for OsEntropy {
-        fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-            out.write_str("OsEntropy")
         }
     }
 

@@ -161,7 +161,6 @@ impl Epoch {
         self.0.get()
     }
 
-    /// Formats an epoch for messages: `epoch 5`, or `no epoch`.
     pub(crate) fn or_none(epoch: Option<Self>) -> impl fmt::Display {
         fmt::from_fn(move |out| match epoch {
             Some(epoch) => write!(out, "epoch {epoch}"),

@@ -124,7 +124,6 @@ impl Timing {
         now.since(sent_at) <= self.share(FRESH)
     }
 
-    /// The time between two pings of a leader to its successor: P/16.
     pub(crate) fn ping_interval(self) -> Duration {
         self.ttl.get() / PINGS
     }

@@ -62,7 +62,6 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    /// A record to claim with, whose epoch follows `last`.
     pub(super) fn claim(
         &self,
         holder: &Holder,

@@ -134,7 +134,6 @@ impl Lease {
         }
     }
 
-    /// Whether no call is queued or in flight.
     pub(super) fn is_waiting(&self) -> bool {
         matches!(self.phase, LeasePhase::Waiting(_))
     }
@@ -295,7 +294,7 @@ impl Lease {
             return self.confirmed(now, attempt, jitter);
         }
         match slot {
-            Slot::Held { entry, .. } if entry.version == self.held.version => self.pause(now),
+            Slot::Held { entry, .. } if entry.is_same_write(&self.held) => self.pause(now),
             slot if slot.last_epoch() < Some(self.held.epoch) || self.is_ours(slot) => {
                 self.lose(Loss::EpochWentBack { held: self.held.epoch, found: slot.last_epoch() })
             }
@@ -406,8 +405,8 @@ impl Attempts {
 
     /// Returns the attempt whose record stands in `slot`, if there is one.
     pub(super) fn shown_by(&self, slot: &Slot) -> Option<&Attempt> {
-        let version: Version = slot.entry()?.version;
-        self.0.iter().find(|attempt| attempt.entry.version == version)
+        let entry = slot.entry()?;
+        self.0.iter().find(|attempt| attempt.entry.is_same_write(entry))
     }
 
     #[cfg(feature = "testing")]

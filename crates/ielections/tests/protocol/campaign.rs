@@ -402,6 +402,19 @@ fn attempt_without_an_answer_is_repeated_while_its_condition_stands() {
     }
 }
 
+/// Two copies of one process draw the same incarnation, and the epochs of their claims differ.
+#[test]
+fn claim_of_a_copy_is_not_taken_for_the_own_one() {
+    let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
+    sends(&mut campaign, BEGAN, CampaignEvent::Woken);
+    let CampaignStep::Insert(0, _, own, _) = sends(&mut campaign, BEGAN, scanned([vacant()])) else {
+        panic!("no claim of a vacant slot");
+    };
+    let of_copy = Entry { epoch: epoch(own.epoch.get() + 1), ..own };
+    let step = campaign.on(BEGAN, CampaignEvent::Claimed(Ok(Claim::Refused(stands(&of_copy)))));
+    assert!(matches!(step, CampaignStep::Sleep(_)), "{step:?}");
+}
+
 /// Shows I7.
 #[test]
 fn attempt_that_is_not_applied_does_not_settle_an_earlier_one() {

@@ -98,7 +98,7 @@ impl ClaimCondition {
         match (self, slot) {
             (Self::Vacant(vacant), Slot::Vacant(found)) => vacant == found,
             (Self::Expired(entry) | Self::Own(entry), Slot::Held { entry: found, .. }) => {
-                entry.version == found.version
+                entry.is_same_write(found)
             }
             (Self::Vacant(_), Slot::Held { .. }) | (Self::Expired(_) | Self::Own(_), Slot::Vacant(_)) => {
                 false

@@ -46,7 +46,7 @@ impl SlotObservation {
                 // A proven age only brings the first sight forward.
                 let written_before = now.before(proven_age.unwrap_or_default());
                 match &mut self.state {
-                    SlotState::Held { entry: known, first_seen } if known.version == entry.version => {
+                    SlotState::Held { entry: known, first_seen } if known.is_same_write(entry) => {
                         *first_seen = written_before.min(*first_seen);
                     }
                     state => {

@@ -326,7 +326,7 @@ impl Successor {
             if let Some(attempt) = claim.attempts.shown_by(slot).cloned() {
                 return self.confirmed(now, attempt);
             }
-            if slot.entry().is_some_and(|entry| entry.version == claim.from.version) {
+            if slot.entry().is_some_and(|entry| entry.is_same_write(&claim.from)) {
                 // Undecided, and then tried again on the same condition; or only read, once the right has ended.
                 return self.pause(now);
             }
@@ -381,7 +381,6 @@ impl ClaimRight {
         now >= self.counts_from.after(self.ttl.get())
     }
 
-    /// Whether a claim may be applied, or was.
     fn is_claiming(&self) -> bool {
         self.claim.as_ref().is_some_and(|claim| claim.is_own || !claim.attempts.is_empty())
     }
