@@ -93,12 +93,7 @@ async fn campaign(
         vec![Box::new(service.clone())]
     };
     let after = |ended: &HostOutcome| match ended {
-        // Past the kill deadline, the host waits for no service: the on-loss hook may still run, and this process
-        // ends after it. A claim meanwhile would keep the leadership from others, and do no work.
-        HostOutcome::Problem(Problem::Lost(_)) => {
-            let hooks = Arc::clone(hooks);
-            Next::CampaignWhen(Box::pin(async move { drop(hooks.lose().await) }))
-        }
+        HostOutcome::Problem(Problem::Lost(_)) => Next::CampaignAfter(Duration::ZERO),
         _ => Next::Stop,
     };
     let demoting = async {
@@ -117,6 +112,11 @@ async fn campaign(
             running.await
         }
     };
+    if ended.leaves_work() {
+        // Past the kill deadline, the host waits for no service: the on-loss hook may still run, and this process
+        // ends after it.
+        drop(hooks.lose().await);
+    }
     let leader = status.leader_seen().map(|leader| format!("; {leader}")).unwrap_or_default();
     let (mut exit_status, mut reason) = match (service.failed.get(), &ended) {
         (Some(failure), _) => (1, format!("the on-lead hook {failure}")),

@@ -329,7 +329,8 @@ impl Host {
     /// [`Next::CampaignAfter`] after [`Problem::Lost`](vvm_orch::Problem::Lost), and [`Next::Stop`] otherwise.
     ///
     /// Calls `after` once for each campaign that ended, unless an operator ended it: then the host campaigns
-    /// again. After a stop, and if the storage can't be opened, its answer has no effect.
+    /// again. After a stop, if the storage can't be opened, and if the campaign [leaves work](HostOutcome::leaves_work),
+    /// its answer has no effect: the host ends.
     ///
     /// # Cancel safety
     /// As [`run`](Self::run).

@@ -83,7 +83,6 @@ pub(crate) struct Hosted {
     ended: oneshot::Receiver<Proof>,
 }
 
-/// Whether the end of a service's task proves that nothing of the service runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Proof {
     Stopped,

@@ -1,7 +1,10 @@
 //! [`VvmState`]: what tasks and handles of a VVM share. Callers see [`Problem`], [`NotLeading`], [`VvmLeadership`].
 
 use ielections::{AcquireError, Loss, Standing};
-use std::{error::Error, sync::Arc};
+use std::{
+    error::Error,
+    sync::{Arc, OnceLock},
+};
 use tokio::sync::SetOnce;
 use tokio_util::sync::CancellationToken;
 
@@ -10,6 +13,8 @@ use tokio_util::sync::CancellationToken;
 pub(crate) struct VvmState<K> {
     /// The first problem (I8).
     problem: SetOnce<Problem>,
+    /// The first one that says that work may still run (I6).
+    work_left: OnceLock<Problem>,
     leading: SetOnce<VvmLeadership<K>>,
     stop: CancellationToken,
     done: CancellationToken,
@@ -19,15 +24,21 @@ impl<K: Clone> VvmState<K> {
     pub(crate) fn new() -> Self {
         Self {
             problem: SetOnce::new(),
+            work_left: OnceLock::new(),
             leading: SetOnce::new(),
             stop: CancellationToken::new(),
             done: CancellationToken::new(),
         }
     }
 
-    /// Reports a problem, which shuts the VVM down. Only the first one is kept (I8).
+    /// Reports a problem, which shuts the VVM down. It is logged last: a subscriber may block or panic.
     pub(crate) fn report(&self, problem: Problem) {
-        match self.problem.set(problem.clone()) {
+        if problem.leaves_work() {
+            let _ = self.work_left.set(problem.clone());
+        }
+        let is_first = self.problem.set(problem.clone());
+        self.stop.cancel();
+        match is_first {
             // The services have done their work.
             Ok(()) if matches!(problem, Problem::Ended { failure: None, .. }) => {
                 tracing::info!(%problem, "the VVM shuts down");
@@ -35,11 +46,14 @@ impl<K: Clone> VvmState<K> {
             Ok(()) => tracing::error!(%problem, "the VVM shuts down"),
             Err(_) => tracing::warn!(%problem, "another problem while the VVM shuts down"),
         }
-        self.stop.cancel();
     }
 
     pub(crate) fn problem(&self) -> Option<&Problem> {
         self.problem.get()
+    }
+
+    pub(crate) fn work_left(&self) -> Option<&Problem> {
+        self.work_left.get()
     }
 
     pub(crate) async fn problem_or_done(&self) -> Option<&Problem> {
@@ -159,6 +173,22 @@ pub enum Problem {
         /// The panic's message, if it panicked.
         panic: Option<Arc<str>>,
     },
+}
+
+impl Problem {
+    /// Whether work of the services may still run, so that the leadership is not released (I6).
+    pub fn leaves_work(&self) -> bool {
+        match self {
+            Self::Panicked { .. } | Self::WontStop { .. } | Self::Dropped { .. } | Self::Broken { .. } => {
+                true
+            }
+            Self::NotAcquired(_)
+            | Self::Lost(_)
+            | Self::StartFailed { .. }
+            | Self::Ended { .. }
+            | Self::StopFailed { .. } => false,
+        }
+    }
 }
 
 fn cause(cause: &Option<impl std::fmt::Display>) -> String {

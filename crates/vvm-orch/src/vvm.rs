@@ -159,6 +159,12 @@ impl<K: Key> RunningVvm<K> {
         self.state.problem().cloned()
     }
 
+    /// Returns the first problem so far that [leaves work](Problem::leaves_work), also if another one came before. If it is
+    /// `None` after [`shutdown`](Self::shutdown), all services have stopped. Otherwise end this process.
+    pub fn work_left(&self) -> Option<Problem> {
+        self.state.work_left().cloned()
+    }
+
     /// Makes a campaigning VVM look at its slots as soon as it may ([`Elections::look_now`]): a hint that the
     /// storage has changed. Does nothing in other states.
     pub fn look_now(&self) {
@@ -175,7 +181,7 @@ impl<K: Key> RunningVvm<K> {
     /// calls, also at once, return the same result.
     ///
     /// # Errors
-    /// The VVM's first problem, from its launch to the end of its shutdown.
+    /// The VVM's first problem, from its launch to the end of its shutdown. See [`work_left`](Self::work_left), too.
     ///
     /// # Cancel safety
     /// Dropping the future stops the wait, but not the shutdown.

@@ -69,6 +69,8 @@ impl Campaigns {
                 None if !self.stop.is_cancelled() => continue,
                 None => break,
                 Some(ended) => match after(&ended) {
+                    // Another campaign could lead beside that work (I6).
+                    _ if ended.leaves_work() => return ended,
                     Next::CampaignAfter(pause) if pause.is_zero() => Box::pin(ready(())),
                     Next::CampaignAfter(pause) => self.env.clock.sleep(pause),
                     Next::CampaignWhen(condition) => condition,
@@ -170,6 +172,9 @@ impl Campaigns {
         let (problem, (), ()) = tokio::join!(leading, handling, recording);
         #[cfg(feature = "opentelemetry")]
         status.leadership_ended();
+        if let Some(left) = vvm.work_left() {
+            return Some(HostOutcome::Problem(left));
+        }
         // The work did not start: a stop or a demand came first, or a service was not ready.
         let was_never_started = matches!(
             &problem,
@@ -283,7 +288,6 @@ impl fmt::Debug for Campaigns {
     }
 }
 
-/// Starts before every other service, and stops after them.
 struct Preface {
     storage: Arc<HostStorage>,
     demand: Arc<SetOnce<StopDemand>>,

@@ -70,7 +70,7 @@ impl HostError {
     }
 }
 
-/// How [`Host::run`](super::Host::run) ended. All services have stopped, unless the problem says that one has not.
+/// How [`Host::run`](super::Host::run) ended. All services have stopped, unless it [leaves work](Self::leaves_work).
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum HostOutcome {
     /// By a signal, or by [`Host::stop`](super::Host::stop).
@@ -85,6 +85,12 @@ pub enum HostOutcome {
 }
 
 impl HostOutcome {
+    /// Whether work may still run in this process, as after a service that panicked or did not stop. The record is left to
+    /// expire then. End the process.
+    pub fn leaves_work(&self) -> bool {
+        matches!(self, Self::Problem(problem) if problem.leaves_work())
+    }
+
     /// Returns the exit status that `vvm run` would have: 0 after a stop, or when a service had done its
     /// work; 64, 69, 71, 75, 78 and 79 as `docs/operations.md` lists them; 1 for a service that failed.
     pub fn exit_status(&self) -> u8 {

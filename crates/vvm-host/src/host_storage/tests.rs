@@ -159,7 +159,6 @@ async fn step_down_without_a_name_defers_only_the_former_leader() {
     assert_eq!(later.claim().await, Ok(Claim::Claimed));
 }
 
-/// As a command killed with SIGKILL leaves one behind.
 #[tokio::test]
 async fn step_down_request_left_behind_is_ignored_after_its_lifetime() {
     let scene = Scene::of("a").await;

@@ -180,6 +180,7 @@ fn all_readers_receive_the_first_problem() {
             let Some(Problem::Ended { service, failure }) = read else { panic!("{read:?}") };
             assert_eq!((&*service, failure.unwrap().to_string()), ("b", "first".into()));
         }
+        assert!(matches!(running.work_left(), Some(Problem::Panicked { .. })));
     });
 }
 

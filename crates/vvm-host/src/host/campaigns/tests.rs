@@ -47,6 +47,25 @@ impl Scene {
         successor: Option<Arc<UdpPeerLink>>,
         test: impl AsyncFnOnce(&Self),
     ) {
+        let clock = self.clock.clone();
+        let work = || {
+            let clock = clock.clone();
+            vec![service_fn("work", async move |cx: ServiceContext<_>| {
+                cx.stop.cancelled().await;
+                clock.sleep(stops_within).await;
+                Ok(())
+            })]
+        };
+        self.run_services(work, on_claim, successor, test).await;
+    }
+
+    async fn run_services(
+        self,
+        services: impl FnMut() -> Services + Send,
+        on_claim: Option<OnClaim>,
+        successor: Option<Arc<UdpPeerLink>>,
+        test: impl AsyncFnOnce(&Self),
+    ) -> HostOutcome {
         let scene = self;
         let campaigns = Campaigns {
             settings: HostSettings::new("", "payroll"),
@@ -57,20 +76,13 @@ impl Scene {
             successor,
         };
         let storage = Arc::new(host_storage(&scene.faulty, &scene.status).reporting_claims(on_claim));
-        let work = || {
-            let clock = scene.clock.clone();
-            vec![service_fn("work", async move |cx: ServiceContext<_>| {
-                cx.stop.cancelled().await;
-                clock.sleep(stops_within).await;
-                Ok(())
-            })]
-        };
-        let running = campaigns.run(&storage, work, |_| Next::CampaignAfter(Duration::ZERO), Instant::NEVER);
+        let after = |_: &_| Next::CampaignAfter(Duration::ZERO);
+        let running = campaigns.run(&storage, services, after, Instant::NEVER);
         let testing = async {
             test(&scene).await;
             campaigns.stop.cancel();
         };
-        in_steps(&scene.clock, Duration::from_millis(50), async { tokio::join!(running, testing) }).await;
+        in_steps(&scene.clock, Duration::from_millis(50), async { tokio::join!(running, testing).0 }).await
     }
 
     async fn becomes(&self, role: &str) -> Duration {
@@ -125,6 +137,29 @@ async fn work_that_stops_in_time_after_a_loss_is_released_before_the_kill_deadli
         };
         Scene::of("here").run_work(Duration::from_millis(2500), None, None, test).await;
     }
+}
+
+/// The loss alone would let it campaign again. Shows I6.
+#[tokio::test]
+async fn host_does_not_campaign_beside_what_a_panic_leaves_after_a_loss() {
+    let mut campaigns = 0;
+    let services = || {
+        campaigns += 1;
+        vec![service_fn("work", async |cx: ServiceContext<_>| {
+            cx.stop.cancelled().await;
+            panic!("on purpose");
+        })]
+    };
+    let test = async |scene: &Scene| {
+        scene.becomes("leading").await;
+        let led = scene.status.leads().unwrap().0.standing;
+        scene.other.compare_and_delete(&key(), led.incarnation(), led.epoch()).await.unwrap();
+        scene.becomes("stopping").await;
+        scene.clock.sleep(scene.status.candidate.ttl.get()).await;
+    };
+    let ended = Scene::of("here").run_services(services, None, None, test).await;
+    assert!(matches!(ended, HostOutcome::Problem(Problem::Panicked { .. })), "{ended}");
+    assert_eq!(campaigns, 1);
 }
 
 #[tokio::test]
