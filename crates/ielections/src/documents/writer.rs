@@ -244,7 +244,6 @@ struct LockState {
     batch: bool,
 }
 
-/// One step of the writer, until it is answered or dropped.
 struct BatchGuard<'lock>(&'lock PriorityLock);
 
 impl PriorityLock {

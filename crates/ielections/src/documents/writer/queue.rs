@@ -117,9 +117,18 @@ impl WriteQueue {
         if self.waiting.len() == self.waiting.capacity() {
             self.waiting.retain(|job| !job.caller.is_closed());
         }
+        // Those that have failed are gone. The new caller has its own timeout.
+        if self.failing_since.is_some() && !self.is_awaited() {
+            self.failing_since = None;
+        }
         let (caller, answer) = oneshot::channel();
         self.waiting.push_back(QueuedWrites { writes, caller });
         Ok(answer)
+    }
+
+    fn is_awaited(&self) -> bool {
+        let sent = self.sent.iter().flat_map(|sent| sent.callers.iter().map(|(_, caller)| caller));
+        sent.chain(self.waiting.iter().map(|job| &job.caller)).any(|caller| !caller.is_closed())
     }
 
     /// Returns the next step, which the caller must take: a write counts as sent from here.
@@ -352,9 +361,9 @@ fn answer(caller: oneshot::Sender<WriteResult>, answer: WriteResult) {
 mod tests {
     use super::*;
 
-    /// Shows I11.
-    #[test]
-    fn writes_whose_callers_were_dropped_do_not_pile_up() {
+    const TIMEOUT: Duration = Duration::from_secs(1);
+
+    fn queue() -> WriteQueue {
         let limits = DocumentLimits {
             max_id_bytes: 1,
             max_body_bytes: 1,
@@ -363,7 +372,32 @@ mod tests {
             max_page: 1,
         };
         let (epoch, incarnation) = (Epoch::new(1).unwrap(), Incarnation::from_bytes([1; 16]));
-        let mut queue = WriteQueue::new(epoch, incarnation, limits, Duration::from_secs(1));
+        WriteQueue::new(epoch, incarnation, limits, TIMEOUT)
+    }
+
+    #[test]
+    fn failures_before_a_write_do_not_shorten_its_timeout() {
+        let mut queue = queue();
+        queue.count = Some(DocumentVersion::NONE);
+        let fail = |queue: &mut WriteQueue, now| {
+            assert!(matches!(queue.next(), QueueStep::Write(..)));
+            queue.written(now, Err(WriteError::NotApplied("busy".into())));
+        };
+        let began = Instant::from_nanos(0);
+        let dropped = queue.push(Vec::new()).ok();
+        fail(&mut queue, began);
+        drop(dropped);
+        let mut waits = queue.push(Vec::new()).ok().unwrap();
+        fail(&mut queue, began.after(TIMEOUT));
+        assert!(waits.try_recv().is_err(), "never sent, and given up");
+        fail(&mut queue, began.after(TIMEOUT * 2));
+        assert!(waits.try_recv().unwrap().is_err());
+    }
+
+    /// Shows I11.
+    #[test]
+    fn writes_whose_callers_were_dropped_do_not_pile_up() {
+        let mut queue = queue();
         let waits = queue.push(Vec::new()).ok();
         (0..1000).for_each(|_| drop(queue.push(Vec::new()).ok()));
         assert!(waits.is_some() && !queue.waiting[0].caller.is_closed());
