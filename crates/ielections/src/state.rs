@@ -27,6 +27,8 @@ pub(crate) struct LeadershipState {
     /// Of a leader that may have a successor.
     support_timing: OnceLock<Timing>,
     loss: OnceLock<Loss>,
+    /// [`Loss::Closing`]. Another loss may follow it.
+    closing: OnceLock<Loss>,
     /// A loss, or a deadline that is earlier now.
     changed: Notify,
 }
@@ -43,6 +45,7 @@ impl LeadershipState {
             tightened_to: AtomicU64::new(Instant::NEVER.as_nanos()),
             support_timing: OnceLock::new(),
             loss: OnceLock::new(),
+            closing: OnceLock::new(),
             changed: Notify::new(),
         }
     }
@@ -71,16 +74,16 @@ impl LeadershipState {
     }
 
     pub(crate) fn loss(&self) -> Option<&Loss> {
-        self.loss.get()
+        self.loss.get().or_else(|| self.closing.get())
     }
 
     /// Why this leadership may not write any more. While elections close, it still may.
     pub(crate) fn why_over(&self) -> Option<Loss> {
-        match self.loss() {
-            Some(loss) if *loss != Loss::Closing => Some(loss.clone()),
+        match self.loss.get() {
+            Some(loss) => Some(loss.clone()),
             // Past the deadline, and the engine has not run to find out.
-            _ if self.clock.now() >= self.kill_at() => Some(Loss::Suspended),
-            _ => None,
+            None if self.clock.now() >= self.kill_at() => Some(Loss::Suspended),
+            None => None,
         }
     }
 
@@ -140,9 +143,10 @@ impl LeadershipState {
         self.changed.notify_waiters();
     }
 
-    /// Ends the leadership. The first loss stands (I8).
+    /// Ends the leadership. The first loss stands (I8), except that elections which close end it only for the work.
     pub(crate) fn lose(&self, loss: Loss) {
-        if self.loss.set(loss).is_ok() {
+        let cell = if loss == Loss::Closing { &self.closing } else { &self.loss };
+        if cell.set(loss).is_ok() {
             self.changed.notify_waiters();
         }
     }
@@ -208,7 +212,7 @@ pub enum Loss {
     /// This process was suspended, stopped or starved for so long that another one may have taken over.
     #[error("this process did not run for so long that the leadership may have passed on")]
     Suspended,
-    /// The elections are closing; the record is renewed until the leadership is handed back.
+    /// The elections are closing; the record is renewed until the leadership is handed back, or another loss follows.
     #[error("the elections are closing")]
     Closing,
     /// The leadership was handed back.

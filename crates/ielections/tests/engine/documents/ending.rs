@@ -160,6 +160,23 @@ fn service_can_write_while_elections_close() {
 }
 
 #[test]
+fn loss_while_elections_close_ends_the_writes() {
+    led(async |Led { bench, process, leadership, documents }| {
+        let work = async {
+            assert_eq!(leadership.lost().await, Loss::Closing);
+            bench.faulty.fail_always(Verb::CompareAndSwap, Fault::NotApplied);
+            bench.clock.sleep(TTL * 7 / 10).await;
+            let lost = documents.write(vec![put("a", "too late")]).await.unwrap_err();
+            assert!(matches!(lost, DocumentWriteError::Lost(Loss::StorageUnreachable { .. })), "{lost:?}");
+            assert_eq!(Some(leadership.lost().await), leadership.standing().loss().cloned());
+            let _ = leadership.release().await;
+        };
+        tokio::join!(process.elections.cleanup(), work);
+        assert!(bench.faulty.batches().is_empty());
+    });
+}
+
+#[test]
 fn every_wait_ends_while_the_storage_hangs() {
     for opened in [false, true] {
         led(async |Led { bench, leadership, documents, .. }| {
