@@ -93,7 +93,6 @@ impl<K: Key> Engine<K> {
 
     pub(super) fn lost(&mut self, id: usize, now: Instant, loss: Loss) {
         let Kind::Leading(leading) = &mut self.actors[id].kind else { return };
-        tracing::warn!(key = %leading.key, epoch = %leading.standing.epoch(), %loss, "leadership lost");
         leading.gone = loss.is_mismatch();
         if loss.tightens_deadline() {
             // Another process may lead already: the work gets just the time to stop (I4: only ever earlier).
@@ -102,9 +101,12 @@ impl<K: Key> Engine<K> {
             self.env.deadman.tighten(&leading.armed, kill_at);
             leading.standing.state().tighten(kill_at);
         }
-        leading.standing.state().lose(loss);
+        leading.standing.state().lose(loss.clone());
+        let (key, epoch) = (leading.key.clone(), leading.standing.epoch());
         self.wake_lease(id, Instant::NEVER);
         self.step_support(id, SupportEvent::LeaseLost);
+        // Last: a subscriber may block or panic.
+        tracing::warn!(%key, %epoch, %loss, "leadership lost");
     }
 
     pub(super) fn hand_back(&mut self, id: usize, reply: oneshot::Sender<ReleaseOutcome>) {
@@ -121,14 +123,14 @@ impl<K: Key> Engine<K> {
         if let Some(actor) = self.actors.get_mut(id)
             && let Kind::Leading(leading) = &mut actor.kind
         {
-            tracing::error!(
-                key = %leading.key,
-                epoch = %leading.standing.epoch(),
-                "a leadership was dropped without being handed back: the process ends at the kill deadline"
-            );
             leading.standing.state().lose(Loss::Dropped);
             leading.dropped = true;
+            let (key, epoch) = (leading.key.clone(), leading.standing.epoch());
             self.settle(id);
+            tracing::error!(
+                %key, %epoch,
+                "a leadership was dropped without being handed back: the process ends at the kill deadline"
+            );
         }
     }
 

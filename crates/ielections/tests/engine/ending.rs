@@ -1,7 +1,7 @@
 use crate::{Bench, TTL, candidacy, lead, on};
 use futures_util::FutureExt;
 use ielections::{
-    Elections, Env, Loss, OsEntropy, ReleaseOutcome, Spawn, Terms,
+    Elections, Env, Loss, OsEntropy, ReleaseOutcome, Spawn, Terms, Timing, Ttl,
     env::Task,
     testing::mock::{Fault, Verb},
 };
@@ -14,6 +14,7 @@ use std::{
     task::{Context, Waker},
     time::Duration,
 };
+use tracing::{Event, Level, Metadata, Subscriber, span};
 use vvm_clock::Clock;
 
 fn assert_nothing_is_left(bench: &Bench) {
@@ -71,7 +72,6 @@ fn cleanup_ends_in_bounded_time_although_the_storage_hangs() {
     });
 }
 
-/// Holds the engine's task, and polls it by hand.
 #[derive(Debug, Default)]
 struct ByHand(Mutex<Vec<Held>>);
 
@@ -135,6 +135,45 @@ fn panic_in_the_driver_counts_as_a_call_without_an_answer() {
         process.elections.cleanup().await;
         assert_eq!(process.tasks(), 0);
     });
+}
+
+struct Panics;
+
+impl Subscriber for Panics {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() == Level::WARN
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, _: &Event<'_>) {
+        panic!("a subscriber's bug, on purpose");
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+/// The subscriber may also block, as on a pipe that is full. Shows I4.
+#[test]
+fn loss_is_in_force_before_it_is_logged() {
+    let bench = Bench::new();
+    let test = async {
+        let process = bench.process();
+        let leadership = lead(&process, 0).await;
+        bench.faulty.wipe(&0).await.unwrap();
+        assert_eq!(leadership.lost().await, Loss::Vanished);
+        let tightened = bench.clock.now().after(Timing::new(Ttl::DEFAULT).stopping());
+        assert_eq!(process.trigger.earliest().map(|(at, _)| at), Some(tightened));
+    };
+    tracing::subscriber::with_default(Panics, || on(&bench.clock, test));
 }
 
 /// No renewal follows. Each leader gets a loss, and the deadline stays armed, also after a hand-back (I4).
