@@ -47,6 +47,7 @@ pub(crate) trait CellOwner: Send + Sync {
 pub(crate) enum StoredVersion {
     Absent,
     At(DocumentVersion),
+    Deleted,
 }
 
 struct PendingWrite<Doc> {
@@ -80,9 +81,12 @@ pub enum StateError {
         /// The stored version; `None` if there is no document.
         found: Option<DocumentVersion>,
     },
-    /// The document was not inserted yet, or is deleted.
+    /// The document was not inserted yet.
     #[error("the instance has no document: insert it first")]
     NotInserted,
+    /// This run has deleted the document. The service no longer lists the instance, so it writes no other one.
+    #[error("the instance has deleted its document")]
+    Deleted,
     /// The document exceeds the storage's limits.
     #[error(transparent)]
     TooLarge(BeyondDocumentLimits),
@@ -112,15 +116,17 @@ impl<Doc: Serialize + Send + Sync + 'static> StateCell<Doc> {
 
     /// Returns whether the document exists, as far as this cell knows.
     pub fn is_persisted(&self) -> bool {
-        self.stored != StoredVersion::Absent
+        matches!(self.stored, StoredVersion::At(_))
     }
 
     /// Writes the instance's first document, from [`doc`](Self::doc). Returns at once if a document exists,
     /// so that every run can begin with this call.
     pub async fn insert(&mut self) -> Result<(), StateError> {
         self.settle().await?;
-        if self.is_persisted() {
-            return Ok(());
+        match self.stored {
+            StoredVersion::Absent => {}
+            StoredVersion::At(_) => return Ok(()),
+            StoredVersion::Deleted => return Err(StateError::Deleted),
         }
         let body = seal(self.context.schema, &self.doc).map_err(StateError::Encode)?;
         let id = self.context.document.clone();
@@ -155,6 +161,7 @@ impl<Doc> StateCell<Doc> {
         match self.stored {
             StoredVersion::Absent => Err(StateError::NotInserted),
             StoredVersion::At(version) => Ok(OnlyIf::Version(version)),
+            StoredVersion::Deleted => Err(StateError::Deleted),
         }
     }
 
@@ -169,7 +176,7 @@ impl<Doc> StateCell<Doc> {
         let outcome = self.context.finish(write.clone(), in_doubt).await;
         let Some(PendingWrite { effect, .. }) = self.write.take() else { return Ok(()) };
         self.stored = match (effect, outcome?) {
-            (Effect::Deleted, _) => StoredVersion::Absent,
+            (Effect::Deleted, _) => StoredVersion::Deleted,
             (Effect::Inserted, version) => StoredVersion::At(version),
             (Effect::Updated(doc), version) => {
                 self.doc = doc;

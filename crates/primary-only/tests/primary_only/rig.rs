@@ -252,7 +252,6 @@ impl Probe {
     }
 }
 
-/// Inserts the document, and waits for the end of the term.
 pub(crate) async fn hold(mut cx: RunContext<Steps>) -> Result<(), BoxError> {
     cx.state.insert().await?;
     cx.stop.cancelled().await;
