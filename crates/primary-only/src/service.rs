@@ -30,7 +30,7 @@ pub trait Service: Send + Sync + Sized + 'static {
 
     /// Prepares a term, before the documents are read: for shared resources, and to repair documents.
     ///
-    /// The future is never dropped half-way. End it soon after `cx.stop`.
+    /// The future is dropped half-way only if [`Registry::lead`](crate::Registry::lead) is. End it soon after `cx.stop`.
     ///
     /// # Errors
     /// Why the service can't be rebuilt. It stays [`RebuildFailed`](crate::ServiceState::RebuildFailed) until
@@ -79,8 +79,9 @@ pub trait Service: Send + Sync + Sized + 'static {
 
 /// One instance: a state machine whose state is one document.
 ///
-/// A run starts no work that outlives it. Concurrent parts belong into the same future (`join!`), so that
-/// nothing continues after it has ended or was dropped (I6).
+/// A run starts no work that outlives it. Concurrent parts belong into the same future (`join!`), so that nothing
+/// continues after it has ended, panicked or was dropped (I6). What `spawn_blocking` and `tokio::fs` do continues after a
+/// panic or a drop: await it outside of `run_until_cancelled`, or use `block_in_place`.
 #[async_trait]
 pub trait Task: Send + Sync + 'static {
     /// The same type as [`Service::Doc`].

@@ -49,7 +49,7 @@ pub struct Host {
 /// How signals reach a host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Signals {
-    /// TERM and INT stop it; HUP and QUIT if [`HostSettings`] says so. See [`Host::run`].
+    /// TERM and INT stop it; HUP and QUIT if [`HostSettings`] says so. They have no effect after its end. See [`Host::open`].
     Caught,
     /// The program catches signals itself and cancels [`Host::stop`].
     Ignored,
@@ -59,8 +59,9 @@ impl Host {
     /// Opens the storage and reserves everything that a leader needs, before it campaigns.
     ///
     /// Once it returns a host, TERM and INT do not end the process, nor do HUP and QUIT if [`HostSettings::stop_on_hup`]
-    /// and [`stop_on_quit`](HostSettings::stop_on_quit) say so: [`run`](Self::run) handles them. Before, and after an error,
-    /// they end it as usual.
+    /// and [`stop_on_quit`](HostSettings::stop_on_quit) say so: [`run`](Self::run) handles them, and nothing does once the
+    /// host has ended or was dropped. A program that outlives its host uses [`with_env`](Self::with_env) with
+    /// [`Signals::Ignored`]. Before, and after an error, they end it as usual.
     ///
     /// # Panics
     /// Outside of a tokio runtime with time and I/O.

@@ -29,6 +29,7 @@ pub struct ServiceContext<K> {
 ///
 /// Let `tokio::task::spawn_blocking` do what blocks, and wait for it. A service that blocks its thread sees no stop and
 /// may keep the engine, a task of this runtime, from renewing. Then the deadman, a thread of its own, ends the process.
+/// A child process lives on then: start it by `vvm-containment`, give it a parent-death signal, or use `vvm run`.
 #[async_trait]
 pub trait Service<K: Key>: Send + 'static {
     /// Returns the service's name, for logs and [`Problem`](crate::Problem)s.
