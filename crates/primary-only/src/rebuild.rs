@@ -18,7 +18,6 @@ const PAGE_LIMIT: usize = 500;
 /// An outage fails no rebuild: renewals may outlast it, and the leader would lead without its work. A loss ends the attempts.
 const READ_PAUSE: Duration = Duration::from_secs(1);
 
-/// How many attempts are one line in the log.
 const LOGGED_ATTEMPTS: u32 = 60;
 
 const SLOW_REBUILD: Duration = Duration::from_secs(10);

@@ -119,7 +119,6 @@ impl<S: Service> Roster<S> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a term: NotLeading becomes Rebuilding.
     pub(crate) fn begin_term(&self, term: &Arc<Term>) -> ServiceTerm {
         let mut list = self.list();
         list.term += 1;

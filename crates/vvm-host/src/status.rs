@@ -201,7 +201,6 @@ impl HostStatus {
         self.change(|_| Some(Role::Starting(leading)));
     }
 
-    /// Records that the work has stopped, and that the record is handed back or lost.
     #[cfg(feature = "opentelemetry")]
     pub(crate) fn leadership_ended(&self) {
         let Some(reporter) = self.reporter.get() else { return };

@@ -88,7 +88,6 @@ pub enum MarkKind {
 }
 
 impl Timeline {
-    /// The slots and holders that have rows, slot by slot.
     fn rows(&self) -> Vec<(u32, &str)> {
         let of_bars = self.bars.iter().map(|bar| (bar.slot, &*bar.holder));
         let all = of_bars.chain(self.marks.iter().map(|mark| (mark.slot, &*mark.holder)));

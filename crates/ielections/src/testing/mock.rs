@@ -78,7 +78,6 @@ struct Plan {
 }
 
 impl Plan {
-    /// Returns the fault of the call that begins now.
     fn strike(&mut self, verb: Verb) -> Option<Fault> {
         if let Some(planned) = self.next.get_mut(&verb).and_then(VecDeque::pop_front) {
             return planned;

@@ -45,7 +45,6 @@ impl Reporter {
         *self.span.lock() = Some(self.tracer.build_with_context(span, &Context::new()));
     }
 
-    /// Ends the span of a leadership, if there is one.
     pub(crate) fn end_span(&self, role: &Role, reason: &str) {
         let Some(mut span) = self.span.lock().take() else { return };
         if let Role::Stopping { why, .. } = role {

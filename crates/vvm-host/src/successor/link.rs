@@ -208,7 +208,6 @@ impl UdpPeerLink {
         is_named.then_some(NamedSuccessor { address, since, acknowledged_at })
     }
 
-    /// The datagrams so far, by what became of them.
     pub(crate) fn fates(&self) -> impl Iterator<Item = (DatagramFate, u64)> {
         DatagramFate::ALL.into_iter().zip(self.fates.iter().map(|count| count.load(Relaxed)))
     }

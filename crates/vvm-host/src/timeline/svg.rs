@@ -153,7 +153,6 @@ impl Drawing<'_> {
         }
     }
 
-    /// The part of a bar that has most room between marks.
     fn widest_gap(&self, (from, wide): (f64, f64), marks: &[&Mark]) -> (f64, f64) {
         let between = marks.iter().map(|mark| self.x(mark.at)).filter(|x| (from..from + wide).contains(x));
         let mut edges = between.collect::<Vec<_>>();
