@@ -61,7 +61,7 @@ impl Host {
     /// Once it returns a host, TERM and INT do not end the process, nor do HUP and QUIT if [`HostSettings::stop_on_hup`]
     /// and [`stop_on_quit`](HostSettings::stop_on_quit) say so: [`run`](Self::run) handles them, and nothing does once the
     /// host has ended or was dropped. A program that outlives its host uses [`with_env`](Self::with_env) with
-    /// [`Signals::Ignored`]. Before, and after an error, they end it as usual.
+    /// [`Signals::Ignored`]. Before this returns, and after an error, they end it as usual.
     ///
     /// # Panics
     /// Outside of a tokio runtime with time and I/O.
