@@ -105,6 +105,13 @@ pub(super) fn check(
             check_file(path, &metadata)?;
             path
         }
+        // SQLite would create the target, wherever that is.
+        Err(error) if is_missing(&error) && path.is_symlink() => {
+            return Err(refused(format!(
+                "{} is a symbolic link without a target: name the file itself, or remove the link",
+                path.display()
+            )));
+        }
         Err(error) if is_missing(&error) => folder,
         Err(cause) => return Err(of_system(path, &cause)),
     };

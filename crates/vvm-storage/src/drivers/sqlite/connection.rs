@@ -253,6 +253,17 @@ mod tests {
     }
 
     #[test]
+    fn link_without_a_target_is_refused_and_creates_no_file() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let (link, target) = (folder.path().join("link.db"), folder.path().join("target.db"));
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        let outcome = open_on(&link, OpenOptions::default(), |_| Ok(FileSystem::EXT4));
+        assert!(!target.exists());
+        let error = OpenError::from(outcome.unwrap_err()).to_string();
+        assert!(error.contains("link.db is a symbolic link without a target: name the file"), "{error}");
+    }
+
+    #[test]
     fn overlayfs_is_refused_before_a_file_is_created_unless_allowed() {
         let folder = tempfile::TempDir::new().unwrap();
         let path = folder.path().join("elections.db");
