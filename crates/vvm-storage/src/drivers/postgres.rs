@@ -45,8 +45,8 @@
 //! | severity ERROR, 42501 (no permission) | `NotApplied` | `Unavailable` | rolled back; the right may be given back. Opening fails for good |
 //! | severity ERROR, class 0A, 22, 23, 28, 42 (wrong statement or data) | `Fatal` | `Fatal` | rolled back, and will be again |
 //! | severity ERROR, 42P01 or 3F000: schema or table are missing | `Replaced` | `Replaced` | they were there when it was opened |
-//! | severity ERROR, any other (55P03 lock timeout, 57014 cancelled, 25006 read-only, 40P01 deadlock, 53xxx) | `NotApplied` | `Unavailable` | rolled back |
-//! | severity ERROR, class 08 (a pooler lost its server) or 40003 | `Unknown` | `Unavailable` | the commit may have been sent before |
+//! | severity ERROR, class 25, 40, 53, 54 or 55 (25006 read-only, 40P01 deadlock, 55P03 lock timeout), or 57014 cancelled | `NotApplied` | `Unavailable` | rolled back |
+//! | severity ERROR, any other (40003; 08, 58 and XX of a pooler that lost its server) | `Unknown` | `Unavailable` | the commit may have been sent before |
 //! | severity FATAL or PANIC (57P01, or a pooler that lost its server), or one that is not known | `Unknown` | `Unavailable` | it may come after the commit |
 //! | success with a warning (01000: the wait for a standby was cancelled), but not that ids run out | `Unknown` | `Unavailable` | committed, perhaps on the primary alone |
 //! | connection broken, or no answer within the request timeout | `Unknown` | `Unavailable` | the server may have begun |
@@ -184,9 +184,9 @@ fn channel(topic: &Partition) -> String {
     format!("vvm_{digest:016x}")
 }
 
-/// (I7) What is not certain is unknown, error codes that later versions add included. An error of severity ERROR ends
-/// the one transaction that a request is, before its commit. FATAL ends the connection, and PANIC the server: after the
-/// commit, perhaps. A pooler reports a server that it lost as FATAL.
+/// (I7) What is not certain is unknown, error codes that later versions add included. A server's error of severity ERROR
+/// ends the one transaction that a request is, before its commit. FATAL ends the connection, and PANIC the server: after
+/// the commit, perhaps. A pooler has codes of its own, with either severity.
 fn of_server(error: &DbError) -> DriverError {
     let text = format!("{} ({})", error.message(), error.code().code());
     if error.parsed_severity() != Some(Severity::Error) {
@@ -200,12 +200,12 @@ fn of_server(error: &DbError) -> DriverError {
         return DriverError::Denied(text);
     }
     match code.code().get(..2) {
-        // A pooler or a server that lost a connection of its own: the commit may have gone over it.
-        // 40003: whether the statement was completed is not known.
-        Some("08") => DriverError::Unanswered(text),
         _ if *code == SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN => DriverError::Unanswered(text),
         Some("0A" | "22" | "23" | "28" | "42") => DriverError::Refused(text),
-        _ => DriverError::RolledBack(text),
+        Some("25" | "40" | "53" | "54" | "55") => DriverError::RolledBack(text),
+        _ if *code == SqlState::QUERY_CANCELED => DriverError::RolledBack(text),
+        // A pooler that lost its server may say so with any other code: the commit may have been sent.
+        _ => DriverError::Unanswered(text),
     }
 }
 

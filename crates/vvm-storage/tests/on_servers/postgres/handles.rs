@@ -148,7 +148,9 @@ async fn lost_connection_behind_the_server_leaves_a_write_unknown() {
     let (at, held) = led(&storage, TTL).await;
     let other = client(&database).await;
     // As poolers report a server that they lost, perhaps after its commit.
-    for (code, is_unknown) in [("08000", true), ("08006", true), ("40003", true), ("40001", false)] {
+    for (code, is_unknown) in
+        [("08006", true), ("40003", true), ("58000", true), ("XX000", true), ("40001", false)]
+    {
         let failing = format!(
             "CREATE OR REPLACE FUNCTION fails() RETURNS trigger LANGUAGE plpgsql AS \
              $$ BEGIN RAISE EXCEPTION 'lost' USING ERRCODE = '{code}'; END $$; \
