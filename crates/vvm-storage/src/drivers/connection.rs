@@ -2,19 +2,18 @@
 
 use super::errors::HandleClosed;
 use crate::opening::OpenError;
-#[cfg(any(feature = "etcd", feature = "kubernetes", feature = "mysql"))]
+#[cfg(any(feature = "etcd", feature = "kubernetes", feature = "mysql", feature = "postgres"))]
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-#[cfg(any(feature = "etcd", feature = "kubernetes", feature = "mysql"))]
+#[cfg(any(feature = "etcd", feature = "kubernetes", feature = "mysql", feature = "postgres"))]
 use std::{io, net::SocketAddr};
-use tokio::sync::{Semaphore, SemaphorePermit};
 #[cfg(any(feature = "etcd", feature = "kubernetes", feature = "mysql"))]
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::{TcpStream, lookup_host},
-};
+use tokio::io::{AsyncRead, AsyncWrite};
+#[cfg(any(feature = "etcd", feature = "kubernetes", feature = "mysql", feature = "postgres"))]
+use tokio::net::{TcpStream, lookup_host};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use vvm_clock::{Clock as _, DisplayDuration, SystemClock};
 
 pub(super) struct RequestLimiter {
@@ -122,10 +121,10 @@ pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
 /// After this time a connection to a peer that has vanished is an error, also for a watch, which waits without a limit.
-#[cfg(any(feature = "etcd", feature = "kubernetes", feature = "mysql"))]
+#[cfg(any(feature = "etcd", feature = "kubernetes", feature = "mysql", feature = "postgres"))]
 const VANISHED: Duration = Duration::from_secs(30);
 
-#[cfg(any(feature = "etcd", feature = "kubernetes", feature = "mysql"))]
+#[cfg(any(feature = "etcd", feature = "kubernetes", feature = "mysql", feature = "postgres"))]
 pub(super) async fn tcp(host: &str, port: u16, clock: &SystemClock) -> io::Result<TcpStream> {
     use rustix::net::sockopt;
     let stream = connected(lookup_host((host, port)).await?, clock).await?;
@@ -140,11 +139,11 @@ pub(super) async fn tcp(host: &str, port: u16, clock: &SystemClock) -> io::Resul
 }
 
 /// How long an address has to itself: one in a lost zone, or of IPv6 without a way, never answers.
-#[cfg(any(feature = "etcd", feature = "kubernetes", feature = "mysql"))]
+#[cfg(any(feature = "etcd", feature = "kubernetes", feature = "mysql", feature = "postgres"))]
 const HEAD_START: Duration = Duration::from_millis(100);
 
 /// Connects to the address that answers first. Each begins once the one before has failed or has had its head start.
-#[cfg(any(feature = "etcd", feature = "kubernetes", feature = "mysql"))]
+#[cfg(any(feature = "etcd", feature = "kubernetes", feature = "mysql", feature = "postgres"))]
 async fn connected(
     addresses: impl Iterator<Item = SocketAddr>,
     clock: &SystemClock,
@@ -166,7 +165,7 @@ async fn connected(
     }
 }
 
-#[cfg(all(test, any(feature = "etcd", feature = "kubernetes", feature = "mysql")))]
+#[cfg(all(test, any(feature = "etcd", feature = "kubernetes", feature = "mysql", feature = "postgres")))]
 mod tests {
     use super::*;
     use rustix::net::sockopt;

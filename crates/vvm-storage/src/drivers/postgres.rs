@@ -114,8 +114,8 @@ impl PostgresStorage {
     ///
     /// The handle makes its connections itself, one at a time from the list of hosts, a Unix socket among them, and sends
     /// each write once. It replaces `connect_timeout` by half the request timeout, `load_balance_hosts` by the order of the
-    /// hosts, and `target_session_attrs` by its check. With `tls`, every connection is encrypted; without, none is. The
-    /// environment has no part in it. [`init_storage`](crate::init_storage) creates the schema, by a URL.
+    /// hosts, `target_session_attrs` by its check, and keepalives by its own. With `tls`, every connection is encrypted;
+    /// without, none is. [`init_storage`](crate::init_storage) creates the schema, by a URL.
     ///
     /// # Errors
     /// See [`OpenError`]. A `config` that can't be kept is a misuse.

@@ -96,15 +96,9 @@ impl Postgres {
             ..Address::new("postgres", hosts.collect(), user, database)
         };
         let mut common = common(config.get_application_name().unwrap_or("vvm"), config.get_channel_binding());
-        common
-            .ssl_negotiation(config.get_ssl_negotiation())
-            .keepalives(config.get_keepalives())
-            .keepalives_idle(config.get_keepalives_idle());
+        common.ssl_negotiation(config.get_ssl_negotiation());
         config.get_password().map(|password| common.password(password));
         config.get_options().map(|options| common.options(options));
-        config.get_tcp_user_timeout().map(|timeout| common.tcp_user_timeout(*timeout));
-        config.get_keepalives_interval().map(|interval| common.keepalives_interval(interval));
-        config.get_keepalives_retries().map(|retries| common.keepalives_retries(retries));
         Ok(Self { address, common, own_tls: Some(tls) })
     }
 
@@ -340,8 +334,7 @@ mod tests {
         assert_eq!(hosts, ["a:5433", "/run/postgresql:5434"]);
         assert_eq!((&*address.user, &*address.database, address.connections), ("u", "d", 2));
         assert!(address.tls.is_none() && matches!(own_tls, Some(None)));
-        let expected =
-            "application_name=payroll channel_binding=require password=p options=-cx=y keepalives_idle=7";
+        let expected = "application_name=payroll channel_binding=require password=p options=-cx=y";
         assert_eq!(common, expected.parse().unwrap());
         for (text, part) in [
             ("host=a dbname=d", "no user"),

@@ -11,6 +11,7 @@ use super::{
 use crate::{
     drivers::{
         config::{Host, exhausted, unreachable},
+        connection::tcp,
         errors::described,
         sql::{
             config::Address,
@@ -29,18 +30,22 @@ use std::{
     collections::{BTreeSet, HashMap},
     fmt,
     future::poll_fn,
+    io,
+    path::Path,
     pin::pin,
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
+use tokio::net::{TcpStream, UnixStream};
 use tokio_postgres::{
-    AsyncMessage, Client, Config, Connection, SimpleQueryMessage, Socket, Statement as Prepared,
-    config::{SslMode, TargetSessionAttrs},
+    AsyncMessage, Client, Config, Connection, SimpleQueryMessage, Statement as Prepared,
+    config::SslMode,
     error::{DbError, Severity, SqlState},
     tls::MakeTlsConnect,
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
+use tokio_util::either::Either;
 use vvm_clock::SystemClock;
 
 impl Server for Postgres {
@@ -57,15 +62,13 @@ impl Server for Postgres {
         &self.address
     }
 
-    async fn connect(&self, host: &Host, _clock: &SystemClock) -> Result<Session, OpenError> {
+    async fn connect(&self, host: &Host, clock: &SystemClock) -> Result<Session, OpenError> {
         let tls = match &self.own_tls {
             Some(Some(tls)) => tls.clone(),
             Some(None) => off()?,
             None => self.address.tls.as_ref().map_or_else(off, Tls::read)?,
         };
-        let connected = configuration(host, self)?.connect(MakeRustlsConnect::new(tls)).await;
-        let (client, connection) = connected.map_err(|error| of_connecting(host, &self.address, &error))?;
-        let mut session = Session::new(client, connection);
+        let mut session = log_in(self, host, tls, clock).await?;
         // A server may warn at each login, about its collation for example: no request of ours is meant.
         if !session.is_open().await {
             return Err(unreachable(Self::SOFTWARE, host, &"the server closed the connection"));
@@ -88,17 +91,38 @@ fn off() -> Result<ClientConfig, OpenError> {
     Ok(builder.with_root_certificates(RootCertStore::empty()).with_no_client_auth())
 }
 
-fn configuration(host: &Host, server: &Postgres) -> Result<Config, OpenError> {
+type Socket = Either<TcpStream, UnixStream>;
+
+async fn socket(host: &Host, clock: &SystemClock) -> io::Result<Socket> {
+    if host.name.starts_with('/') {
+        let path = Path::new(&host.name).join(format!(".s.PGSQL.{}", host.port));
+        return UnixStream::connect(path).await.map(Either::Right);
+    }
+    tcp(&host.name, host.port, clock).await.map(Either::Left)
+}
+
+async fn log_in(
+    server: &Postgres,
+    host: &Host,
+    tls: ClientConfig,
+    clock: &SystemClock,
+) -> Result<Session, OpenError> {
+    let configuration = configuration(server)?;
+    // The library would try a name's addresses one after the other, each without a limit.
+    let socket = socket(host, clock).await;
+    let socket = socket.map_err(|cause| unreachable(Postgres::SOFTWARE, host, &cause))?;
+    let mut tls = MakeRustlsConnect::new(tls);
+    let Ok(tls) = MakeTlsConnect::<Socket>::make_tls_connect(&mut tls, &host.name);
+    let connected = configuration.connect_raw(socket, tls).await;
+    let (client, connection) = connected.map_err(|error| of_connecting(host, &server.address, &error))?;
+    Ok(Session::new(client, connection))
+}
+
+fn configuration(server: &Postgres) -> Result<Config, OpenError> {
     let address = &server.address;
     let mut configuration = server.common.clone();
-    configuration
-        .host(&host.name)
-        .port(host.port)
-        .user(&address.user)
-        .dbname(&address.database)
-        // A standby is refused by the check, whatever it would answer here.
-        .target_session_attrs(TargetSessionAttrs::Any)
-        .ssl_mode(if address.tls.is_some() { SslMode::Require } else { SslMode::Disable });
+    let ssl_mode = if address.tls.is_some() { SslMode::Require } else { SslMode::Disable };
+    configuration.user(&address.user).dbname(&address.database).ssl_mode(ssl_mode);
     if server.own_tls.is_none()
         && let Some(password) = address.password()?
     {
@@ -508,10 +532,9 @@ mod tests {
             };
             let asking = async {
                 let postgres = Postgres::parse(&url).unwrap();
-                let configuration = configuration(&postgres.address.hosts[0], &postgres).unwrap();
-                let connected = configuration.connect(MakeRustlsConnect::new(off().unwrap())).await;
-                let (client, connection) = connected.unwrap();
-                Session::new(client, connection).ask("UPDATE").await
+                let (host, clock) = (&postgres.address.hosts[0], SystemClock::start().unwrap());
+                let session = log_in(&postgres, host, off().unwrap(), &clock).await;
+                session.unwrap().ask("UPDATE").await
             };
             let (answer, ()) = tokio::join!(asking, answering);
             assert_eq!(answer.is_ok(), !is_unknown, "{routine}: {answer:?}");
