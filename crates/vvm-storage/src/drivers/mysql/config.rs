@@ -33,7 +33,6 @@ pub(super) fn parse(url: &str) -> Result<MySql, String> {
         Some(_) if is_off => return Err("TLS is off, and a file for it is given: remove tls=off".into()),
         Some(tls) => Some(tls),
         None if is_off || address.is_loopback() => None,
-        // The authorities of the system.
         None => Some(Tls { authority: None, names: ExpectedName::OfAddress, own: None }),
     };
     Ok(MySql { address })

@@ -66,9 +66,9 @@ const OF_MARIADB: &str = "CONCAT_WS('/', @@global.server_id, @@global.hostname, 
 
 /// Settings of a running server can be changed, so each write compares them. `read_only` is a number on MySQL and up to
 /// MariaDB 11, and a word on later ones. Compared with a word, a number makes the word a number, and a strict server
-/// refuses an `UPDATE` that cuts one off (1292).
-const FITNESS: &str = "CAST(@@global.read_only AS CHAR) IN ('0', 'OFF') AND @@global.innodb_flush_log_at_trx_commit IN (1, 3) \
-    AND (NOT @@global.log_bin OR @@global.sync_binlog = 1)";
+/// refuses an `UPDATE` that cuts one off (1292). A reader of Aurora is known by `innodb_read_only` alone.
+const FITNESS: &str = "CAST(@@global.read_only AS CHAR) IN ('0', 'OFF') AND NOT @@global.innodb_read_only \
+    AND @@global.innodb_flush_log_at_trx_commit IN (1, 3) AND (NOT @@global.log_bin OR @@global.sync_binlog = 1)";
 
 impl Server for MySql {
     type Session = Session;
@@ -166,8 +166,9 @@ const PREPARE: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
         max_sort_length = 2048, sql_select_limit = 18446744073709551615; \
     SELECT CONNECTION_ID(); \
     SHOW GLOBAL VARIABLES WHERE Variable_name IN ('version', 'version_comment', 'server_uuid', 'read_only', \
-        'innodb_flush_log_at_trx_commit', 'log_bin', 'sync_binlog', 'binlog_format', 'max_allowed_packet', \
-        'wsrep_on', 'group_replication_group_name', 'group_replication_single_primary_mode')";
+        'innodb_read_only', 'innodb_flush_log_at_trx_commit', 'log_bin', 'sync_binlog', 'binlog_format', \
+        'max_allowed_packet', 'wsrep_provider', 'group_replication_group_name', \
+        'group_replication_single_primary_mode')";
 
 /// The first with `RANDOM_BYTES`, `INTO` behind `FOR UPDATE` and this isolation; older ones are not maintained.
 const OLDEST_MARIADB: (u32, u32) = (10, 6);
@@ -208,9 +209,15 @@ fn check(
                 .into(),
         );
     }
-    if value("wsrep_on") == "ON" {
+    if !matches!(value("wsrep_provider"), "" | "none") {
         return refused(
-            "is a node of a Galera cluster, whose nodes all accept writes: use another storage".into(),
+            "has a wsrep_provider, as nodes of a Galera cluster do, which all accept writes: use another storage".into(),
+        );
+    }
+    if !is_mariadb && value("server_uuid").trim_matches(['0', '-']).is_empty() {
+        return refused(
+            "has no server_uuid that tells it from other servers, as TiDB has none: use another storage"
+                .into(),
         );
     }
     if !value("group_replication_group_name").is_empty()
@@ -238,7 +245,7 @@ fn check(
     if value("max_allowed_packet").parse::<u64>().is_ok_and(|bytes| bytes < PACKET) {
         return refused("has a max_allowed_packet below 6 MiB: set it to 16777216".into());
     }
-    if !matches!(value("read_only"), "OFF" | "0") {
+    if !matches!(value("read_only"), "OFF" | "0") || matches!(value("innodb_read_only"), "ON" | "1") {
         return Err(OpenError::passing(format!(
             "{host} is read-only, as a replica is, and no other host of the URL accepts writes"
         )));
@@ -273,6 +280,7 @@ mod tests {
             ("version", "8.4.3"),
             ("server_uuid", "a"),
             ("read_only", "OFF"),
+            ("innodb_read_only", "OFF"),
             ("innodb_flush_log_at_trx_commit", "1"),
             ("log_bin", "ON"),
             ("sync_binlog", "1"),
@@ -286,7 +294,7 @@ mod tests {
             ("innodb_flush_log_at_trx_commit", "3"),
             ("log_bin", "OFF"),
             ("sync_binlog", "0"),
-            ("wsrep_on", "OFF"),
+            ("wsrep_provider", "none"),
         ];
         let checked = |settings: &[(&str, &str)], changed: &[(&str, &str)], connection: u32| {
             let settings: HashMap<&str, &str> = settings.iter().chain(changed).copied().collect();
@@ -303,7 +311,7 @@ mod tests {
         let group = ("group_replication_group_name", "a");
         assert!(checked(&mysql, &[group, ("group_replication_single_primary_mode", "ON")], 7).is_ok());
         type Settings<'s> = &'s [(&'s str, &'s str)];
-        let refused: [(Settings<'_>, Settings<'_>, &str); 10] = [
+        let refused: [(Settings<'_>, Settings<'_>, &str); 14] = [
             (&mysql, &[("version", "5.7.44-log")], "8.0 is the oldest"),
             (&mariadb, &[("version", "10.5.29-MariaDB")], "10.6 is the oldest"),
             (&mysql, &[("innodb_flush_log_at_trx_commit", "2")], "innodb_flush_log_at_trx_commit = 2"),
@@ -312,8 +320,12 @@ mod tests {
             (&mysql, &[("binlog_format", "STATEMENT")], "binlog_format"),
             (&mysql, &[("max_allowed_packet", "1048576")], "max_allowed_packet"),
             (&mysql, &[group, ("group_replication_single_primary_mode", "OFF")], "single-primary"),
-            (&mariadb, &[("wsrep_on", "ON")], "Galera"),
+            (&mariadb, &[("wsrep_provider", "/usr/lib/libgalera_smm.so")], "Galera"),
+            (&mysql, &[("wsrep_provider", "/usr/lib64/galera4/libgalera_smm.so")], "Galera"),
+            (&mysql, &[("server_uuid", "00000000-0000-0000-0000-000000000000")], "TiDB"),
+            (&mysql, &[("server_uuid", "")], "TiDB"),
             (&mariadb, &[("read_only", "ON")], "is read-only"),
+            (&mysql, &[("innodb_read_only", "ON")], "is read-only"),
         ];
         for (settings, changed, part) in refused {
             let (error, is_passing) = checked(settings, changed, 7).unwrap_err();
