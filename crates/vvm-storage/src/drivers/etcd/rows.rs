@@ -121,7 +121,6 @@ impl Keyspace {
         std::iter::once(slots).chain(requests).collect()
     }
 
-    /// Whether a change of a watched key is a release or a request.
     pub(super) fn is_hint(&self, topic: &Partition, event: &Event) -> bool {
         let Some(changed) = &event.kv else { return false };
         let name = topic.as_bytes().len() - 1;

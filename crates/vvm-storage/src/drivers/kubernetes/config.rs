@@ -166,14 +166,15 @@ pub(super) fn cluster(
         Some("http") if is_loopback(&host) => (None, 80),
         _ => return Err(wrong("write https://HOST; plain http is accepted on loopback alone")),
     };
+    let path = uri.path().trim_end_matches('/').to_owned();
     Ok(Cluster {
         server: format!(
-            "{}://{}",
+            "{}://{}{path}",
             uri.scheme_str().unwrap_or_default(),
             uri.authority().map_or("", |at| at.as_str())
         ),
         port: uri.port_u16().unwrap_or(port),
-        path: uri.path().trim_end_matches('/').to_owned(),
+        path,
         host,
         tls,
         token,

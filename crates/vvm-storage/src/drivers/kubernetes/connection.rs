@@ -109,7 +109,7 @@ impl Connections {
     ) -> Result<Request<Full<Bytes>>, DriverError> {
         let cluster = &self.cluster;
         let refused = |cause: &dyn ToString| DriverError::Refused(cause.to_string());
-        let host = cluster.server.split_once("://").map_or("", |(_, host)| host);
+        let host = cluster.server.split('/').nth(2).unwrap_or_default();
         let mut request = Request::builder()
             .method(method)
             .uri(format!("{}{path}", cluster.path))
@@ -214,7 +214,6 @@ impl Session {
         .await
     }
 
-    /// Sends a request and returns its answer.
     /// Dropped, the request may be carried out, now or later. The session has to be dropped with it.
     pub(super) async fn ask(&mut self, request: Request<Full<Bytes>>) -> Result<Response, DriverError> {
         let answer = self.begin(request).await?;

@@ -251,6 +251,18 @@ async fn slot_counts_are_listed_by_the_names_of_their_leases() {
 }
 
 #[tokio::test]
+async fn clusters_behind_one_proxy_are_told_apart_by_their_paths() {
+    let server = Server::start().await;
+    let (config, proxy) = (server.config.path().display(), &server.scripted.endpoint);
+    let url = format!("k8s://default?kubeconfig={config}&server={proxy}/b/");
+    let storage = LeaseStorage::open(&url).await.unwrap();
+    assert_eq!(storage.opened().unwrap().location, format!("namespace default of {proxy}/b"));
+    let asked = server.requests().remove(0);
+    let host = format!("host: {}\n", proxy.trim_start_matches("http://"));
+    assert!(asked.starts_with("GET /b/apis/") && asked.contains(&host), "{asked}");
+}
+
+#[tokio::test]
 async fn held_lease_that_is_gone_is_replaced() {
     let server = Server::start().await;
     let outcome = swap(&server, status(404, "NotFound")).await;
