@@ -14,7 +14,7 @@ use crate::{
 };
 use async_trait::async_trait;
 use object_store::{
-    Certificate, ClientOptions, ObjectStore, RetryConfig,
+    Certificate, ClientOptions, CredentialProvider, ObjectStore, RetryConfig,
     aws::{AmazonS3Builder, S3ConditionalPut},
     azure::MicrosoftAzureBuilder,
     client::{
@@ -182,29 +182,66 @@ fn with_conditions(
 ) -> object_store::Result<Arc<dyn ObjectStore>> {
     let (connector, options) = (connector.clone(), options.clone());
     match builder {
-        ObjectStoreBuilder::S3(builder) => builder
-            .with_conditional_put(S3ConditionalPut::ETagMatch)
-            .with_client_options(options)
-            .with_retry(sent_once())
-            .with_http_connector(connector)
-            .build()
-            .map(|store| Arc::new(store) as _),
-        ObjectStoreBuilder::Google(builder) => builder
-            .with_base_url(endpoint.unwrap_or(GOOGLE))
-            .with_client_options(options)
-            .with_retry(sent_once())
-            .with_http_connector(connector)
-            .build()
-            .map(|store| Arc::new(store) as _),
+        ObjectStoreBuilder::S3(builder) => {
+            let builder = builder
+                .with_conditional_put(S3ConditionalPut::ETagMatch)
+                .with_client_options(options)
+                .with_retry(sent_once())
+                .with_http_connector(connector);
+            let issuer = Arc::clone(builder.clone().build()?.credentials());
+            Ok(Arc::new(builder.with_credentials(LastCredential::of(issuer)).build()?))
+        }
+        ObjectStoreBuilder::Google(builder) => {
+            let builder = builder
+                .with_base_url(endpoint.unwrap_or(GOOGLE))
+                .with_client_options(options)
+                .with_retry(sent_once())
+                .with_http_connector(connector);
+            let issuer = Arc::clone(builder.clone().build()?.credentials());
+            Ok(Arc::new(builder.with_credentials(LastCredential::of(issuer)).build()?))
+        }
         ObjectStoreBuilder::Azure(builder) => {
             let own = format!("https://{account}.blob.core.windows.net");
-            builder
+            let builder = builder
                 .with_endpoint(endpoint.map_or(own, str::to_owned))
                 .with_client_options(options)
                 .with_retry(sent_once())
-                .with_http_connector(connector)
-                .build()
-                .map(|store| Arc::new(store) as _)
+                .with_http_connector(connector);
+            let issuer = Arc::clone(builder.clone().build()?.credentials());
+            Ok(Arc::new(builder.with_credentials(LastCredential::of(issuer)).build()?))
+        }
+    }
+}
+
+/// The library renews a credential minutes before it expires. Until then a request uses the last one if its issuer gives
+/// none. One that has expired is refused by the store, which is then built anew.
+struct LastCredential<C> {
+    issuer: Arc<dyn CredentialProvider<Credential = C>>,
+    last: Mutex<Option<Arc<C>>>,
+}
+
+impl<C> LastCredential<C> {
+    fn of(issuer: Arc<dyn CredentialProvider<Credential = C>>) -> Arc<Self> {
+        Arc::new(Self { issuer, last: Mutex::new(None) })
+    }
+}
+
+impl<C> fmt::Debug for LastCredential<C> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.issuer.fmt(out)
+    }
+}
+
+#[async_trait]
+impl<C: Send + Sync> CredentialProvider for LastCredential<C> {
+    type Credential = C;
+
+    async fn get_credential(&self) -> object_store::Result<Arc<C>> {
+        let issued = self.issuer.get_credential().await;
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        match issued {
+            Ok(issued) => Ok(Arc::clone(last.insert(issued))),
+            Err(error) => last.clone().ok_or(error),
         }
     }
 }
@@ -262,7 +299,6 @@ fn credentials<Key: FromStr>(
 
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(super) enum RequestOutcome {
-    /// Nothing was sent, and nothing will be.
     #[default]
     NotSent,
     Sent,
