@@ -20,7 +20,8 @@
 //! | 404 `NoSuchBucket`, `ContainerNotFound` | `Replaced` | `Replaced` |
 //! | any other 409, 429 | `NotApplied` | `Unavailable` |
 //! | 303, 408, 400 `RequestTimeout`, 500 and above | `Unknown` | `Unavailable` |
-//! | 401, 403, also of a wrong clock; 400 `ExpiredToken`, `InvalidToken`, `TokenRefreshRequired`. Opening fails for good | `NotApplied` | `Unavailable` |
+//! | 401; 403 with a code, also of a wrong clock; 400 `ExpiredToken`, `InvalidToken`, `TokenRefreshRequired`. Opening fails for good | `NotApplied` | `Unavailable` |
+//! | any other 4xx without a code: a proxy answers, before or after the store. Opening fails for good | `Unknown` | `Unavailable` |
 //! | any other, redirects among them: none is followed | `Fatal` | `Fatal` |
 //! | no connection, or no credentials: nothing was sent | `NotApplied` | `Unavailable` |
 //! | no answer within the request timeout, a broken connection | `Unknown` | `Unavailable` |
@@ -272,6 +273,8 @@ enum DriverError {
     NoBucket(String),
     #[error("the object store refuses the request: check the region and the endpoint ({0})")]
     Refused(String),
+    #[error("no object store answers: check the endpoint, and proxies on the way ({0})")]
+    NotOfStore(String),
     #[error("the object store is busy with other requests ({0})")]
     Busy(String),
     #[error("the object store did not confirm the request: {0}")]
@@ -286,7 +289,7 @@ impl DriverError {
             Self::Refused(_) => WriteError::Fatal(self.into()),
             // It existed when it was opened (I1).
             Self::NoBucket(_) => WriteError::Replaced(self.into()),
-            Self::Unanswered(_) => WriteError::Unknown(self.into()),
+            Self::NotOfStore(_) | Self::Unanswered(_) => WriteError::Unknown(self.into()),
         }
     }
 
@@ -296,7 +299,9 @@ impl DriverError {
                 "there is no bucket at {place}: create it, in one region and without versioning, or correct \
                  the URL ({said})"
             )),
-            Self::Denied(_) | Self::Refused(_) => OpenError::refused(format!("{place}: {self}")),
+            Self::Denied(_) | Self::Refused(_) | Self::NotOfStore(_) => {
+                OpenError::refused(format!("{place}: {self}"))
+            }
             Self::NotSent(_) | Self::Busy(_) | Self::Unanswered(_) => {
                 OpenError::passing(format!("{place}: {self}. Try again"))
             }
@@ -347,8 +352,9 @@ impl Response {
             (404, "NoSuchBucket" | "ContainerNotFound") => DriverError::NoBucket(said),
             (409 | 429, _) => DriverError::Busy(said),
             (400, "RequestTimeout") | (408 | 500.., _) => DriverError::Unanswered(said),
-            (403, _) => DriverError::Denied(said),
             (400 | 401, _) if self.refuses_credentials() => DriverError::Denied(said),
+            (400..500, "") => DriverError::NotOfStore(said),
+            (403, _) => DriverError::Denied(said),
             // It may point to the outcome of a request that was applied.
             (303, _) => DriverError::Unanswered(said),
             // A success without a tag is not of an object store, but of a proxy.

@@ -288,7 +288,8 @@ mod tests {
             (409, "BlobAlreadyExists", "refused"),
             (404, "NoSuchBucket", "Replaced"),
             (404, "ContainerNotFound", "Replaced"),
-            (404, "", "Fatal"),
+            (404, "", "Unknown"),
+            (403, "", "Unknown"),
             (409, "ConditionalRequestConflict", "NotApplied"),
             (429, "SlowDown", "NotApplied"),
             (408, "", "Unknown"),
@@ -348,7 +349,7 @@ mod tests {
             (error(404, "NoSuchKey"), "Ok(None)"),
             (error(404, "NoSuchBucket"), "Err(NoBucket("),
             (error(403, "NoSuchKey"), "Err(Denied("),
-            (answer(404, "", "not found"), "Err(Refused("),
+            (answer(404, "", "not found"), "Err(NotOfStore("),
             (None, "Err(Unanswered("),
             // The answer breaks off.
             (
