@@ -15,7 +15,7 @@ mod telemetry;
 
 #[cfg(feature = "opentelemetry")]
 pub(crate) use reporter::Reporter;
-pub(crate) use seen::{EpochTime, SeenLeader};
+pub(crate) use seen::SeenLeader;
 #[cfg(feature = "opentelemetry")]
 pub(crate) use telemetry::BOUNDS;
 pub(crate) use telemetry::{Call, FailureKind, NO_ANSWER, Telemetry, loss_word};

@@ -4,7 +4,7 @@ use super::{ended::HostError, settings::HostSettings};
 use crate::{
     SuccessorRefusal,
     host_storage::HostStorage,
-    status::{Call, EpochTime, HostStatus},
+    status::{Call, HostStatus},
 };
 use ielections::{AcquireError, Entry, Holder, Slot, Timing, Ttl, TtlStorage as _, WriteError};
 use std::{fmt, pin::Pin, sync::Arc, time::Duration};
@@ -169,7 +169,7 @@ impl fmt::Display for StartLine {
         match self.seen.as_deref() {
             Ok([Slot::Held { entry, proven_age }]) => {
                 let Entry { holder, epoch, .. } = entry;
-                write!(out, "slot 1 is held by {holder}, epoch {epoch}{}", EpochTime(*epoch))?;
+                write!(out, "slot 1 is held by {holder}, epoch {epoch}")?;
                 let is_over = proven_age.is_some_and(|age| age >= entry.ttl.get());
                 if is_over { out.write_str(", expired") } else { Ok(()) }
             }
