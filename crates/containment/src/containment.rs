@@ -69,9 +69,8 @@ impl Containment {
         Self::new(Level::Guardian, family, None)
     }
 
-    pub(crate) fn from_guardian(level: Level, group: Option<OwnedFd>) -> Result<Self, ForeignProcFs> {
-        let group = group.map(|folder| Arc::new(ControlGroup::from_folder(folder)));
-        Ok(Self::new(level, Family::of_this_process()?, group))
+    pub(crate) fn from_guardian(level: Level, group: Option<ControlGroup>) -> Result<Self, ForeignProcFs> {
+        Ok(Self::new(level, Family::of_this_process()?, group.map(Arc::new)))
     }
 
     pub(crate) fn new(level: Level, family: Family, group: Option<Arc<ControlGroup>>) -> Self {

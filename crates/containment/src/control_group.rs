@@ -20,6 +20,8 @@ use std::{
 #[derive(Debug)]
 pub(crate) struct ControlGroup {
     folder: OwnedFd,
+    /// Open from the start, so that a kill needs no free descriptor. `None` before Linux 5.14.
+    kill: Option<OwnedFd>,
 }
 
 const PAUSE: Duration = Duration::from_millis(100);
@@ -41,8 +43,7 @@ impl ControlGroup {
             let path = parent.join(format!("vvm-{process}-{number}"));
             match fs::create_dir(&path) {
                 Ok(()) => {
-                    let folder = fs::File::open(&path)?;
-                    return Ok(Self { folder: folder.into() });
+                    return Self::from_folder(fs::File::open(&path)?.into());
                 }
                 Err(refusal) if refusal.kind() == io::ErrorKind::AlreadyExists => taken = refusal,
                 Err(refusal) => return Err(refusal),
@@ -51,8 +52,12 @@ impl ControlGroup {
         Err(taken)
     }
 
-    pub(crate) fn from_folder(folder: OwnedFd) -> Self {
-        Self { folder }
+    pub(crate) fn from_folder(folder: OwnedFd) -> io::Result<Self> {
+        let kill = match open_in(&folder, "cgroup.kill", OFlags::WRONLY) {
+            Err(Errno::NOENT) => None,
+            kill => Some(kill?),
+        };
+        Ok(Self { folder, kill })
     }
 
     pub(crate) fn admit(&self, process: Pid) -> io::Result<()> {
@@ -61,10 +66,9 @@ impl ControlGroup {
 
     /// Also kills members that are just being started.
     pub(crate) fn kill(&self) -> io::Result<()> {
-        match self.write_file("cgroup.kill", "1") {
-            // Before Linux 5.14.
-            Err(Errno::NOENT) => self.freeze_and_kill(),
-            outcome => Ok(outcome?),
+        match &self.kill {
+            Some(kill) => Ok(write(kill, b"1").map(drop)?),
+            None => self.freeze_and_kill(),
         }
     }
 
@@ -151,8 +155,12 @@ impl ControlGroup {
     }
 
     fn open(&self, file: &str, access: OFlags) -> rustix::io::Result<OwnedFd> {
-        openat(&self.folder, file, access | OFlags::CLOEXEC, Mode::empty())
+        open_in(&self.folder, file, access)
     }
+}
+
+fn open_in(folder: &OwnedFd, file: &str, access: OFlags) -> rustix::io::Result<OwnedFd> {
+    openat(folder, file, access | OFlags::CLOEXEC, Mode::empty())
 }
 
 fn is_populated(events: &OwnedFd) -> rustix::io::Result<bool> {
@@ -285,7 +293,8 @@ mod tests {
             // A member of a group that the command has made.
             let inner = group.folders().unwrap()[0].join("inner");
             fs::create_dir_all(&inner).unwrap();
-            let mut inside = sleeper(&ControlGroup::from_folder(fs::File::open(inner).unwrap().into()));
+            let mut inside =
+                sleeper(&ControlGroup::from_folder(fs::File::open(inner).unwrap().into()).unwrap());
             assert!(group.remove().is_err(), "a group with members was removed");
             kill(&group).unwrap();
             assert!(!child.wait().unwrap().success());

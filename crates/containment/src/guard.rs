@@ -197,9 +197,11 @@ impl Guarding {
     /// Whether all other descendants have ended. Children of a supervisor that hangs are not reaped.
     fn is_supervisor_alone(&self) -> bool {
         let family = self.containment.family;
-        family.descendants().into_iter().all(|member| {
-            member.pid == self.supervisor || family.pin(member).is_ok_and(|process| has_ended(&process))
-        })
+        let (found, is_complete) = family.search();
+        is_complete
+            && found.into_iter().all(|member| {
+                member.pid == self.supervisor || family.pin(member).is_ok_and(|process| has_ended(&process))
+            })
     }
 
     fn is_supervisor(&self, reaped: Reaped) -> Option<(processes::ProcessEnd, Instant)> {

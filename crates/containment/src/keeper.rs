@@ -4,13 +4,14 @@
 
 use crate::{
     containment::{Containment, Level},
+    control_group::ControlGroup,
     launch::{self, Accepted, HelperLines, SHIM_STAGE, StageError, helper_command, without_lines},
     link::{self, Link, LinkMessage},
     messages::{FromKeeper, FromShim, Helper, NAME, ToKeeper, ToShim},
     processes::{Family, Member, Reap, Reaped, group_of, has_ended, own_group, reap},
     rules::{KeeperAction, KeeperEvent, KeeperRules},
     signals::{ForwardedSignal, Signals},
-    sweep::{OutOfReachReport, Sweep, sweep},
+    sweep::{LONGEST_PAUSE, OutOfReachReport, Sweep, sweep},
 };
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -85,7 +86,8 @@ pub(crate) fn keep(link: &Link<FromKeeper, ToKeeper>, order: KeeperTask<'_>, sig
             Scope::Descendants => {
                 // Processes that the command leaves behind become children of this one, which waits for them all (I6).
                 set_child_subreaper(Some(getpid()))?;
-                Containment::from_guardian(Level::Guardian, descriptors.next()).map_err(io::Error::other)?
+                let group = descriptors.next().map(ControlGroup::from_folder).transpose()?;
+                Containment::from_guardian(Level::Guardian, group).map_err(io::Error::other)?
             }
             Scope::Namespace => Containment::of_this_namespace().map_err(io::Error::other)?,
         };
@@ -225,11 +227,12 @@ impl Keeper<'_> {
         let mut reaped = Vec::new();
         let state = sweep(&self.containment, |one| reaped.push(one));
         reaped.into_iter().for_each(|one| self.note(one));
-        self.on(KeeperEvent::Swept(SystemClock::read()));
+        let is_complete = !matches!(&state, Sweep::Waiting(pass) if !pass.is_complete);
+        self.on(KeeperEvent::Swept(SystemClock::read(), is_complete));
         match state {
             Sweep::Clear => true,
-            Sweep::Waiting { out_of_reach } => {
-                for some in self.out_of_reach_report.once(out_of_reach).chunks(4) {
+            Sweep::Waiting(pass) => {
+                for some in self.out_of_reach_report.once(pass.out_of_reach).chunks(4) {
                     let mut processes = [None; 4];
                     processes.iter_mut().zip(some).for_each(|(place, pid)| *place = Some(*pid));
                     let _ = self.link.send(&FromKeeper::OutOfReach(processes));
@@ -341,7 +344,11 @@ impl Keeper<'_> {
         }
         fds.extend(self.shim.as_ref().map(|shim| PollFd::new(shim, PollFlags::IN)));
         // This wait does not count suspend. After one, the timers of supervisor and keeper expire at once.
-        let left = self.rules.wakes_at().map(|due| SystemClock::read().until(due));
+        let left = if self.rules.is_killing() {
+            Some(LONGEST_PAUSE)
+        } else {
+            self.rules.wakes_at().map(|due| SystemClock::read().until(due))
+        };
         let longest = left.and_then(|left| Timespec::try_from(left).ok());
         // After an error, the caller looks at everything as well.
         let _ = poll(&mut fds, longest.as_ref());

@@ -51,14 +51,20 @@ impl Family {
 
     /// Returns all descendants, including zombies. May miss some while the tree changes.
     pub fn descendants(&self) -> Vec<Member> {
+        self.search().0
+    }
+
+    /// The same, and whether `/proc` could be read. It can't without a free descriptor.
+    pub(crate) fn search(&self) -> (Vec<Member>, bool) {
         match self.source {
             Source::Children => self.below(children_of),
             Source::AllProcesses => {
+                let Ok(all) = all_processes() else { return (Vec::new(), false) };
                 let mut children = HashMap::<Pid, Vec<Pid>>::new();
-                for (child, parent) in all_processes() {
+                for (child, parent) in all {
                     children.entry(parent).or_default().push(child);
                 }
-                self.below(|parent| children.remove(&parent).unwrap_or_default())
+                self.below(|parent| Ok(children.remove(&parent).unwrap_or_default()))
             }
         }
     }
@@ -92,7 +98,7 @@ impl Family {
         let Source::Children = self.source else { return };
         // From `/proc`: system calls have no number for a group of another PID namespace.
         let own = own_group();
-        for child in children_of(self.root) {
+        for child in children_of(self.root).unwrap_or_default() {
             if group_of(child) == Some(child) && own != Some(child) {
                 // Gone, or partly out of reach: the caller kills the others one by one.
                 let _ = kill_process_group(child, Signal::KILL);
@@ -113,26 +119,29 @@ impl Family {
         if self.root == getpid() && is_own_child(&process) {
             return Ok(process);
         }
-        match parent_of(member.pid) {
-            Ok(parent) if parent == member.parent || parent == self.root => Ok(process),
-            _ => Err(Errno::SRCH),
+        match unless_gone(parent_of(member.pid)) {
+            Ok(Some(parent)) if parent == member.parent || parent == self.root => Ok(process),
+            Ok(_) => Err(Errno::SRCH),
+            Err(cause) => Err(Errno::from_io_error(&cause).unwrap_or(Errno::IO)),
         }
     }
 
-    fn below(&self, mut children_of: impl FnMut(Pid) -> Vec<Pid>) -> Vec<Member> {
-        let mut found = Vec::<Member>::new();
+    fn below(&self, mut children_of: impl FnMut(Pid) -> io::Result<Vec<Pid>>) -> (Vec<Member>, bool) {
+        let (mut found, mut is_complete) = (Vec::<Member>::new(), true);
         // Meanwhile a process may get another parent and be met twice, and a reused number may close a circle.
         let mut seen = HashSet::from([self.root]);
         let mut parents = vec![self.root];
         while let Some(parent) = parents.pop() {
-            for pid in children_of(parent) {
+            let children = children_of(parent);
+            is_complete &= children.is_ok();
+            for pid in children.unwrap_or_default() {
                 if seen.insert(pid) {
                     found.push(Member { pid, parent });
                     parents.push(pid);
                 }
             }
         }
-        found
+        (found, is_complete)
     }
 }
 
@@ -187,19 +196,32 @@ fn lists_children() -> bool {
 }
 
 /// Includes zombies. May miss some while others exit (proc(5)).
-fn children_of(parent: Pid) -> Vec<Pid> {
-    let Ok(threads) = fs::read_dir(format!("/proc/{parent}/task")) else { return Vec::new() };
-    let lists = threads.flatten().map(|thread| fs::read_to_string(thread.path().join("children")));
-    lists
-        .flatten()
-        .flat_map(|list| list.split_ascii_whitespace().filter_map(pid).collect::<Vec<_>>())
-        .collect()
+fn children_of(parent: Pid) -> io::Result<Vec<Pid>> {
+    let mut children = Vec::new();
+    for thread in unless_gone(fs::read_dir(format!("/proc/{parent}/task")))?.into_iter().flatten() {
+        let list = thread.and_then(|thread| fs::read_to_string(thread.path().join("children")));
+        let list = unless_gone(list)?.unwrap_or_default();
+        children.extend(list.split_ascii_whitespace().filter_map(pid));
+    }
+    Ok(children)
 }
 
-fn all_processes() -> Vec<(Pid, Pid)> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str().and_then(pid));
-    pids.filter_map(|pid| Some((pid, parent_of(pid).ok()?))).collect()
+fn all_processes() -> io::Result<Vec<(Pid, Pid)>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let Some(process) = entry?.file_name().to_str().and_then(pid) else { continue };
+        found.extend(unless_gone(parent_of(process))?.map(|parent| (process, parent)));
+    }
+    Ok(found)
+}
+
+/// `None` if the process is gone, or if its user hides it (proc(5): `hidepid`).
+fn unless_gone<T>(read: io::Result<T>) -> io::Result<Option<T>> {
+    let is_gone = |cause| matches!(cause, Errno::NOENT | Errno::SRCH | Errno::PERM | Errno::ACCESS);
+    match read {
+        Err(cause) if Errno::from_io_error(&cause).is_some_and(is_gone) => Ok(None),
+        read => read.map(Some),
+    }
 }
 
 fn parent_of(child: Pid) -> io::Result<Pid> {
@@ -313,12 +335,6 @@ pub fn reap() -> Reap {
             return found;
         }
     }
-}
-
-/// Blocks until a child has ended, without reaping it; at once when there is no child.
-pub(crate) fn wait_for_any() {
-    let ended_but_kept = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-    while matches!(waitid(WaitId::All, ended_but_kept), Err(Errno::INTR)) {}
 }
 
 pub(crate) fn has_ended(process: &OwnedFd) -> bool {

@@ -20,8 +20,8 @@ pub enum KeeperEvent {
     NotStarted,
     /// It has received all messages.
     Turn(Instant),
-    /// It has killed all processes that it found.
-    Swept(Instant),
+    /// It has looked for all processes, and whether each has got SIGKILL that it may kill.
+    Swept(Instant, bool),
 }
 
 /// What a keeper does then.
@@ -79,8 +79,11 @@ impl KeeperRules {
                 self.killing |= self.acts_alone(now);
                 self.killing.then_some(KeeperAction::Sweep)
             }
-            // Every process that was found has got SIGKILL. The keeper must live until they have ended.
-            KeeperEvent::Swept(now) => self.acts_alone(now).then_some(KeeperAction::Disarm),
+            // Each has got SIGKILL. The keeper must live until they have ended. After a pass that found nothing for
+            // want of a descriptor, only the keeper's timer may be left to end the command in time (I4).
+            KeeperEvent::Swept(now, is_complete) => {
+                (is_complete && self.acts_alone(now)).then_some(KeeperAction::Disarm)
+            }
         }
     }
 

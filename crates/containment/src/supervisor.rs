@@ -3,6 +3,7 @@
 
 use crate::{
     containment::Containment,
+    control_group::ControlGroup,
     launch::{self, Accepted, StageError},
     link::{Link, LinkMessage},
     messages::{DeathNotice, ToGuardian, ToSupervisor},
@@ -61,7 +62,8 @@ impl Supervisor {
         else {
             return Err(StageError::NotAStage.into());
         };
-        let containment = Containment::from_guardian(level, descriptors.next())?;
+        let group = descriptors.next().map(ControlGroup::from_folder).transpose();
+        let containment = Containment::from_guardian(level, group.map_err(StageError::System)?)?;
         let guardian = Guardian(Arc::new(link));
         let guardian_process = Arc::new(guardian_process);
         Ok(Self { guardian, guardian_process, input, terminal_group, containment })

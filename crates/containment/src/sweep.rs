@@ -1,35 +1,47 @@
 //! Killing and reaping all descendants. A pass kills every process that it finds and reaps those that have ended. It is
-//! repeated while it reaps any, because the children of a dead parent have become ours. When it reaps none, each of our
-//! children has got SIGKILL, so one will end and cause the next pass.
+//! repeated until no child is left: the children of a dead parent have become ours, and a pass may find nothing for want
+//! of a descriptor.
 
 use crate::{
     containment::Containment,
     event::SupervisionEvent,
-    processes::{Reap, Reaped, reap, wait_for_any},
+    processes::{Reap, Reaped, reap},
 };
 use rustix::{
     io::Errno,
     process::{Pid, Signal},
 };
+use std::time::Duration;
+use vvm_clock::SystemClock;
+
+/// The first pause between two passes, which doubles, and the longest.
+const PAUSE: Duration = Duration::from_millis(1);
+pub(crate) const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// What is left after a pass.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Sweep {
     /// No descendant.
     Clear,
-    /// Descendants: sweep again once a child has ended.
-    Waiting {
-        /// Processes of another user, which this one may not kill.
-        out_of_reach: Vec<Pid>,
-    },
+    /// Descendants: sweep again soon.
+    Waiting(Pass),
+}
+
+/// What a pass could not do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Pass {
+    /// Processes of another user, which this one may not kill.
+    pub out_of_reach: Vec<Pid>,
+    /// Whether it has found all, and each that may be killed has got SIGKILL.
+    pub is_complete: bool,
 }
 
 /// Kills every descendant and reaps what has ended. Never blocks.
 pub fn sweep(containment: &Containment, mut on_reaped: impl FnMut(Reaped)) -> Sweep {
     loop {
-        let out_of_reach = if containment.whole_namespace {
+        let pass = if containment.whole_namespace {
             kill_namespace();
-            Vec::new()
+            Pass { out_of_reach: Vec::new(), is_complete: true }
         } else {
             kill_descendants(containment)
         };
@@ -42,7 +54,7 @@ pub fn sweep(containment: &Containment, mut on_reaped: impl FnMut(Reaped)) -> Sw
                 }
                 Reap::Childless => return Sweep::Clear,
                 Reap::NoneYet if reaped_any => break,
-                Reap::NoneYet => return Sweep::Waiting { out_of_reach },
+                Reap::NoneYet => return Sweep::Waiting(pass),
             }
         }
     }
@@ -55,20 +67,23 @@ fn kill_namespace() {
     let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(-1), nix::sys::signal::SIGKILL);
 }
 
-fn kill_descendants(containment: &Containment) -> Vec<Pid> {
+fn kill_descendants(containment: &Containment) -> Pass {
     let family = containment.family;
     if let Some(group) = &containment.group {
         // First, so that no process is left that forks. If it fails, the next lines kill what they find.
         let _ = group.kill();
     }
     family.kill_groups();
-    let mut out_of_reach = Vec::new();
-    for member in family.descendants() {
-        if family.signal(member, Signal::KILL) == Err(Errno::PERM) {
-            out_of_reach.push(member.pid);
+    let (found, is_complete) = family.search();
+    let mut pass = Pass { out_of_reach: Vec::new(), is_complete };
+    for member in found {
+        match family.signal(member, Signal::KILL) {
+            Ok(()) | Err(Errno::SRCH) => {}
+            Err(Errno::PERM) => pass.out_of_reach.push(member.pid),
+            Err(_) => pass.is_complete = false,
         }
     }
-    out_of_reach
+    pass
 }
 
 /// Kills and reaps until no descendant is left. Blocks, also for one in an uninterruptible call or of another user.
@@ -77,13 +92,14 @@ pub fn end_all(
     mut on_reaped: impl FnMut(Reaped),
     mut on_event: impl FnMut(SupervisionEvent),
 ) {
-    let mut out_of_reach_report = OutOfReachReport::default();
-    while let Sweep::Waiting { out_of_reach } = sweep(containment, &mut on_reaped) {
-        let processes = out_of_reach_report.once(out_of_reach);
+    let (mut out_of_reach_report, mut pause) = (OutOfReachReport::default(), PAUSE);
+    while let Sweep::Waiting(pass) = sweep(containment, &mut on_reaped) {
+        let processes = out_of_reach_report.once(pass.out_of_reach);
         if !processes.is_empty() {
             on_event(SupervisionEvent::OutOfReach(processes));
         }
-        wait_for_any();
+        SystemClock::block_for(pause);
+        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 

@@ -16,7 +16,7 @@ const GUARDIAN: &str = "a command at level guardian";
 const GROUP: &str = "a command in a control group";
 
 /// What may happen, and how often. The first two are no faults.
-const HAPPENS: [(What, u8); 15] = [
+const HAPPENS: [(What, u8); 16] = [
     (What::Forks, 1),
     (What::CommandEnds, 1),
     (What::Renews, 1),
@@ -28,6 +28,7 @@ const HAPPENS: [(What, u8); 15] = [
     (What::KeeperIsStopped, 1),
     (What::GuardianIsStopped, 1),
     (What::HostHangs, 1),
+    (What::KeeperLacks, 1),
     (What::LosesOrder, 1),
     (What::LosesNotice, 1),
     (What::LosesClaim, 1),

@@ -4,8 +4,8 @@
 
 use crate::VVM;
 use harness::{Level, Running, Trial, eventually, has, state};
-use rustix::process::{Pid, Signal, kill_process};
-use std::thread;
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
+use std::{fs, path::Path, thread};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Target {
@@ -113,6 +113,51 @@ fn command_does_not_outlive_a_guardian_and_a_killed_keeper() {
 fn command_does_not_outlive_guardian_host_and_keeper() {
     let rows = [KILL, STOP].map(|signal| [Guardian, Host, Keeper].map(|target| (target, signal)));
     all(&rows.each_ref().map(|row| &row[..]), Left::Daemon);
+}
+
+/// Gives a process as many descriptors as this one may have, or no further one.
+fn limit_descriptors(process: Pid, has_more: bool) {
+    let own = getrlimit(Resource::Nofile);
+    let is_free = |number: &u64| !Path::new(&format!("/proc/{process}/fd/{number}")).exists();
+    let limit = if has_more { own } else { Rlimit { current: (0..).find(is_free), ..own } };
+    // At level pidns, the keeper has ended with the host.
+    let _ = prlimit(Some(process), Resource::Nofile, limit);
+}
+
+/// How often a process of one thread has waited. `None` if it is gone.
+fn waits(process: Pid) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    line?.trim().parse().ok()
+}
+
+/// A pass that finds no process is repeated. If none finds any, the kernel ends the command in time. Shows I4.
+#[test]
+fn command_does_not_outlive_a_killed_host_for_want_of_descriptors() {
+    for helped in [Some(0), Some(1), None] {
+        let trial = VVM.trial();
+        let ttl = if helped.is_some() { "1h" } else { harness::SHORT_TTL };
+        let running = start_with(&trial, &["--ttl", ttl]);
+        let both = [Guardian, Keeper].map(|target| target.process(&trial, &running));
+        both.into_iter().for_each(|process| limit_descriptors(process, false));
+        let before = both.map(waits);
+        inject(&trial, &running, &[(Host, KILL)]);
+        eventually("both have looked for processes", || {
+            both.map(waits).iter().zip(&before).all(|(now, before)| now.is_none() || now > before)
+        });
+        match helped {
+            Some(place) => limit_descriptors(both[place], true),
+            // The daemon lives until the guardian finds it.
+            None => {
+                eventually("the command is gone", || trial.processes().of("sleep 1001").is_empty());
+                limit_descriptors(running.guardian, true);
+            }
+        }
+        let guardian = running.guardian;
+        eventually("nothing is left", || trial.processes().0.iter().all(|one| *one == guardian));
+        limit_descriptors(guardian, true);
+        running.finish();
+    }
 }
 
 /// The host continues a stopped keeper with the next renewal, and process 1 of a namespace when the command must stop.

@@ -36,6 +36,7 @@ happenings! {
         HostGoesOn = "the host goes on",
         KeeperGoesOn = "the keeper goes on",
         GuardianGoesOn = "the guardian goes on",
+        KeeperGets = "the keeper gets descriptors again",
         TimePasses = "time passes",
         // From here on: bounded in number.
         Forks = "the command starts another process",
@@ -50,6 +51,7 @@ happenings! {
         KeeperIsStopped = "the keeper is stopped",
         GuardianIsStopped = "the guardian is stopped",
         HostHangs = "the host hangs in the kernel",
+        KeeperLacks = "the keeper gets no descriptor, and finds no process",
         LosesOrder = "the link to the keeper is full: a message is lost",
         LosesNotice = "the link to the guardian is full: a message is lost",
         LosesClaim = "the guardian has lost the note of the claim",
@@ -116,6 +118,7 @@ struct Keeper {
     timer: Option<Instant>,
     /// It has looked at the time, and waits all the same.
     overslept: bool,
+    lacks_descriptors: bool,
     orders: VecDeque<Order>,
     said: VecDeque<Said>,
 }
@@ -181,6 +184,7 @@ impl World {
                 rules: keeper,
                 timer,
                 overslept: false,
+                lacks_descriptors: false,
                 orders: VecDeque::new(),
                 said: VecDeque::new(),
             },
@@ -271,7 +275,8 @@ impl World {
         let reaps = self.family().any(|at| self.tree[at] == Being::Ended);
         let is_childless = self.family().next().is_none();
         let ends = is_childless && !self.has_member(|being| being == Being::IsKilled);
-        let kills = (rules.is_killing() || is_childless) && self.has_prey();
+        let finds = !self.keeper.lacks_descriptors || is_childless;
+        let kills = (rules.is_killing() || is_childless) && finds && self.has_prey();
         *life == Life::Runs && (hears || sees || is_due || reaps || ends || kills)
     }
 
@@ -331,8 +336,11 @@ impl World {
                 } else if self.guardian.life == Life::IsDead {
                     notes.reach("a keeper that kills without guardian");
                 }
-                self.kill_all();
-                self.keeper_does(KeeperEvent::Swept(self.now), notes);
+                let is_complete = !self.keeper.lacks_descriptors;
+                if is_complete {
+                    self.kill_all();
+                }
+                self.keeper_does(KeeperEvent::Swept(self.now, is_complete), notes);
             }
             None => {}
         }
@@ -505,7 +513,7 @@ impl World {
         let Some(first) = self.tree.iter().position(|being| *being == Being::Lives) else { return };
         let by = |behind| self.now >= self.host.deadline.after(behind);
         let runs = |life| life == Life::Runs;
-        let how = if by(Duration::ZERO) && runs(self.keeper.life) {
+        let how = if by(Duration::ZERO) && runs(self.keeper.life) && !self.keeper.lacks_descriptors {
             "the keeper runs, and the deadline has passed"
         } else if by(BEHIND) && runs(self.guardian.life) {
             "the guardian runs, and the deadline has passed"
@@ -570,6 +578,7 @@ impl Model for World {
         add(What::HostGoesOn, host == Life::IsStopped);
         add(What::KeeperGoesOn, keeper == Life::IsStopped);
         add(What::GuardianGoesOn, guardian == Life::IsStopped);
+        add(What::KeeperGets, keeper != Life::IsDead && self.keeper.lacks_descriptors);
         add(What::TimePasses, !urgent.contains(&true) && self.next().is_some());
         let leads = host == Life::Runs && !self.host.has_ordered;
         let lives = self.tree[COMMAND] == Being::Lives;
@@ -585,6 +594,7 @@ impl Model for World {
         add(What::KeeperIsStopped, keeper == Life::Runs);
         add(What::GuardianIsStopped, guardian == Life::Runs);
         add(What::HostHangs, host == Life::Runs);
+        add(What::KeeperLacks, keeper == Life::Runs && !self.keeper.lacks_descriptors);
         add(What::LosesOrder, !self.keeper.orders.is_empty());
         add(What::LosesNotice, !self.guardian.notices.is_empty());
         add(What::LosesClaim, self.guardian.has_claim && guardian != Life::IsDead);
@@ -617,6 +627,7 @@ impl Model for World {
             What::HostGoesOn => self.host.life = Life::Runs,
             What::KeeperGoesOn => self.keeper.life = Life::Runs,
             What::GuardianGoesOn => self.guardian.life = Life::Runs,
+            What::KeeperGets => self.keeper.lacks_descriptors = false,
             What::TimePasses => {
                 self.observe_deadline(notes);
                 self.now = self.next().unwrap_or(self.now);
@@ -635,6 +646,7 @@ impl Model for World {
             What::KeeperIsStopped => self.keeper.life = Life::IsStopped,
             What::GuardianIsStopped => self.guardian.life = Life::IsStopped,
             What::HostHangs => self.host.life = Life::Hangs,
+            What::KeeperLacks => self.keeper.lacks_descriptors = true,
             What::LosesOrder => drop(self.keeper.orders.pop_front()),
             What::LosesNotice => drop(self.guardian.notices.pop_front()),
             What::LosesClaim => self.guardian.has_claim = false,
