@@ -1,8 +1,17 @@
 //! Starts a tokio runtime of one thread. And the signals that a `vvm` without a command catches.
 
 use crate::exit;
-use rustix::process::{Pid, Signal, getpid};
-use std::{future::pending, io, os::fd::OwnedFd};
+use rustix::{
+    io::Errno,
+    process::{Pid, Signal, getpid},
+};
+use std::{
+    future::pending,
+    io,
+    os::fd::OwnedFd,
+    panic::{self, AssertUnwindSafe},
+    time::Duration,
+};
 use tokio::{
     runtime::{Builder, Runtime},
     signal::unix::{SignalKind, signal},
@@ -13,12 +22,19 @@ use vvm_containment::{SignalMeaning, meaning};
 /// The descriptors of a runtime: epoll, its waker, and with signals two sockets and a copy of one.
 const DESCRIPTORS: usize = 8;
 
-/// Tokio itself panics if the system refuses the sockets for signals.
+/// Tokio itself panics if the system refuses the sockets for signals, or the first thread of its pool, which finds the
+/// addresses of servers. While the pool has a thread, a call waits for it, so it keeps one.
 pub(crate) fn start() -> io::Result<Runtime> {
     let room: Result<Vec<OwnedFd>, _> =
         (0..DESCRIPTORS).map(|_| rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 0)).collect();
     drop(room?);
-    Builder::new_current_thread().enable_all().build()
+    let runtime = Builder::new_current_thread().enable_all().thread_keep_alive(Duration::MAX).build()?;
+    let hook = panic::take_hook();
+    panic::set_hook(Box::new(|_| {}));
+    let thread = panic::catch_unwind(AssertUnwindSafe(|| runtime.spawn_blocking(|| ())));
+    panic::set_hook(hook);
+    runtime.block_on(thread.map_err(|_| Errno::AGAIN)?).map_err(io::Error::other)?;
+    Ok(runtime)
 }
 
 /// The kernel gives process 1 of a container no default action: without this, neither TERM nor INT would end it.
