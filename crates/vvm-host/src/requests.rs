@@ -104,7 +104,7 @@ pub(crate) struct RequestHandler<'campaign> {
 impl RequestHandler<'_> {
     /// Handles requests until the campaign is over, or until the leader has to give its leadership up.
     /// Returns the reason for that; the caller stops the work.
-    pub(crate) async fn run(self, vvm: &RunningVvm<ElectionKey>) -> Option<StopDemand> {
+    pub(crate) async fn run(&self, vvm: &RunningVvm<ElectionKey>) -> Option<StopDemand> {
         let leading = match self.stand_by(vvm).await {
             Ok(leading) => leading?,
             Err(paused) => return Some(paused),

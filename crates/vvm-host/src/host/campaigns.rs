@@ -15,7 +15,8 @@ use crate::{
 };
 use async_trait::async_trait;
 use ielections::{
-    AcquireError, Elections, Env, Incarnation, Terms, Timing, WriteError, successor::SuccessorTerms,
+    AcquireError, Elections, Env, Incarnation, Terms, Timing, WriteError, env::caught,
+    successor::SuccessorTerms,
 };
 use std::{fmt, future::ready, sync::Arc};
 use tokio::sync::SetOnce;
@@ -128,7 +129,17 @@ impl Campaigns {
             ends_if_paused: settings.acquisition == AcquireTimeout::UntilLeaderSeen,
         };
         let handling = async {
-            if let Some(asked) = handler.run(&vvm).await {
+            // A panic counts as a failed look: tokio panics without a thread for the look-up of a server's name.
+            let asked = loop {
+                match caught(handler.run(&vvm)).await {
+                    Ok(asked) => break asked,
+                    Err(_panic) => {
+                        let pause = self.env.clock.sleep(Terms::usual_poll(settings.ttl));
+                        let _ = over.run_until_cancelled(pause).await;
+                    }
+                }
+            };
+            if let Some(asked) = asked {
                 if !matches!(status.role(), Role::Campaigning) {
                     self.log_demand("asked_to_give_up", &asked, "stopping the work: ");
                 }
@@ -168,8 +179,8 @@ impl Campaigns {
             let stopped = vvm.shutdown().await;
             problem.or(stopped.err())
         };
-        let recording = self.record_late_ends(storage, &over);
-        let (problem, (), ()) = tokio::join!(leading, handling, recording);
+        let recording = caught(self.record_late_ends(storage, &over));
+        let (problem, (), _) = tokio::join!(leading, handling, recording);
         #[cfg(feature = "opentelemetry")]
         status.leadership_ended();
         if let Some(left) = vvm.work_left() {

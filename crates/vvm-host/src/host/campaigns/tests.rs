@@ -8,12 +8,16 @@ use crate::{
     status::tests::{Scene, host_storage, in_steps, key, record},
 };
 use ielections::{
-    Epoch, Slot, TtlStorage as _, Vacant, Version,
+    Epoch, ReadError, Slot, TtlStorage as _, Vacant, Version,
     successor::{PeerInbox, PeerLink as _, PeerMessage, SupportPeriod},
     testing::env,
 };
 use parking_lot::Mutex;
-use std::{future::pending, time::Duration};
+use std::{
+    future::pending,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 use vvm_clock::{Clock as _, Instant};
 use vvm_orch::service_fn;
 use vvm_storage::{
@@ -337,6 +341,43 @@ async fn standby_accepts_a_step_down_although_its_first_write_failed() {
         assert_eq!(stage().await, Some(Stage::Accepted));
     })
     .await;
+}
+
+#[derive(Debug)]
+struct PanicsOnce {
+    storage: Arc<dyn SysVvmStorage>,
+    is_next: AtomicBool,
+}
+
+#[async_trait]
+impl Layer for PanicsOnce {
+    fn beneath(&self) -> &dyn SysVvmStorage {
+        &*self.storage
+    }
+
+    async fn peek_some(&self, at: &[Partition], seen: &mut [Option<Slot>]) -> Result<(), ReadError> {
+        assert!(!self.is_next.swap(false, Ordering::SeqCst), "no thread for the look-up of a name");
+        self.storage.peek_some(at, seen).await
+    }
+}
+
+#[tokio::test]
+async fn leader_heeds_a_pause_after_a_look_that_panicked() {
+    let mut scene = Scene::of("here");
+    let storage = Arc::clone(&scene.faulty).into_storage();
+    let panics = Arc::new(PanicsOnce { storage, is_next: AtomicBool::new(false) });
+    scene.faulty = FaultyStorage::over(Arc::clone(&panics).into_storage());
+    let test = async |scene: &Scene| {
+        scene.becomes("leading").await;
+        panics.is_next.store(true, Ordering::SeqCst);
+        while panics.is_next.load(Ordering::SeqCst) {
+            scene.clock.sleep(Duration::from_millis(50)).await;
+        }
+        let ask = Ask { incarnation: Incarnation::from_bytes([3; 16]), since_unix_epoch: Duration::ZERO };
+        scene.other.pause(&key().cluster, &record(7).holder, ask).await.unwrap();
+        scene.becomes("stopping").await;
+    };
+    scene.run_host(None, None, test).await;
 }
 
 #[derive(Debug)]
