@@ -85,10 +85,9 @@ fn start_supervisor(
     let process = pidfd_open(supervisor, PidfdFlags::empty()).map_err(io::Error::from)?;
     let this_process = pidfd_open(getpid(), PidfdFlags::empty()).map_err(io::Error::from)?;
     let begin = ToSupervisor::Begin { terminal_group: terminal.group(), level: containment.level() };
-    // If the supervisor has died already, the watch finds it.
     let mut descriptors = vec![rustix::stdio::stdin(), this_process.as_fd()];
     descriptors.extend(containment.group.as_ref().map(|group| group.as_fd()));
-    let _ = link.send_with(&begin, &descriptors);
+    link.begin(&begin, &descriptors)?;
     Ok(Guarding {
         supervisor,
         process,

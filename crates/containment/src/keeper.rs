@@ -185,9 +185,7 @@ impl Keeper<'_> {
         if let Some(group) = &self.containment.group {
             group.admit(pid)?;
         }
-        // If the shim has died already, it is found when it is reaped.
-        let _ = near.send_with(&ToShim { parent: getpid() }, &[input]);
-        Ok(())
+        near.begin(&ToShim { parent: getpid() }, &[input])
     }
 
     fn watch(mut self, mut signals: Signals) {

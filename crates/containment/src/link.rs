@@ -75,6 +75,15 @@ impl<Out: Message, In: Message> Link<Out, In> {
         }
     }
 
+    /// Sends the first message, without which a process waits for ever. One that has ended already is found when it is
+    /// reaped.
+    pub(crate) fn begin(&self, message: &Out, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        match self.send_with(message, descriptors) {
+            Err(Errno::PIPE) => Ok(()),
+            sent => Ok(sent?),
+        }
+    }
+
     pub(crate) fn receive(&self) -> Option<LinkMessage<In>> {
         let mut bytes = [0; Frame::BYTES];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];

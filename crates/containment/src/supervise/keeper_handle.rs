@@ -268,12 +268,7 @@ impl ChildKeeper {
         let opened = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).map_err(io::Error::from);
         match opened.and_then(|process| Ok((ReadableLink::new(&process)?, Arc::new(process)))) {
             Ok((ends, process)) => Ok(Self { child: Mutex::new(child), process, ends, link, readable }),
-            Err(refusal) => {
-                // It has started nothing, and may be gone already.
-                let _ = child.kill();
-                let _ = child.wait();
-                Err(refusal)
-            }
+            Err(refusal) => Err(refused(&mut child, refusal)),
         }
     }
 
@@ -281,15 +276,23 @@ impl ChildKeeper {
         Arc::clone(&self.process)
     }
 
-    pub(crate) fn begin(&self, begin: &ToKeeper, descriptors: &[BorrowedFd<'_>]) {
-        // If it has ended already, it is found when it is reaped.
-        let _ = self.link.send_with(begin, descriptors);
+    /// Sends the first message. If the system refuses that, the keeper is reaped.
+    pub(crate) fn begin(&self, begin: &ToKeeper, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let begun = self.link.begin(begin, descriptors);
+        begun.map_err(|refusal| self.with_child(|child| refused(child, refusal)))
     }
 
     /// Ignores poison, because no code panics while it holds the lock.
     fn with_child<T>(&self, call: impl FnOnce(&mut Child) -> T) -> T {
         call(&mut self.child.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// Kills and reaps a keeper that has started nothing, and may be gone already.
+fn refused(child: &mut Child, refusal: io::Error) -> io::Error {
+    let _ = child.kill();
+    let _ = child.wait();
+    refusal
 }
 
 impl KeeperProcess for ChildKeeper {
@@ -428,6 +431,21 @@ impl fmt::Debug for Helpers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link;
+    use std::{path::Path, process::Command};
+
+    /// Without descriptors in flight (unix(7): ETOOMANYREFS), or any other reason of the system.
+    #[tokio::test]
+    async fn keeper_that_gets_no_first_message_is_reaped() {
+        let (link, _far) = link::pair().unwrap();
+        let readable = ReadableLink::new(&link).unwrap();
+        while link.send(&ToKeeper::Kill).is_ok() {}
+        let child = Command::new("sleep").arg("60").spawn().unwrap();
+        let files = format!("/proc/{}", child.id());
+        let keeper = ChildKeeper::new(child, link, readable).unwrap();
+        assert!(keeper.begin(&ToKeeper::TryOut, &[]).is_err());
+        assert!(!Path::new(&files).exists());
+    }
 
     #[test]
     fn command_ends_with_a_keeper_that_a_signal_ends_before_it_is_ready() {

@@ -124,7 +124,7 @@ fn begin<Input: AsFd, Guardian: AsFd>(order: &CommandSpec<'_, Input, Guardian>) 
         deadline: at_first,
         before_the_deadline: order.killing / KEEPER_SHARE,
     };
-    keeper.begin(&begin, &descriptors);
+    keeper.begin(&begin, &descriptors)?;
     let keeper = KeeperHandle::new(keeper, Arc::clone(&helpers), on_event.clone(), deadline);
     let command = order.command.first().cloned().unwrap_or_default();
     Ok(Starting { keeper, helpers, on_event, command, process })
