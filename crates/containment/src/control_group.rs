@@ -204,11 +204,28 @@ pub enum ControlGroupRefusal {
         /// The kernel's refusal.
         cause: io::Error,
     },
+    /// The system refused a process, a descriptor or memory, which may pass.
+    #[error("the system refuses a process, a descriptor or memory: {0}")]
+    System(io::Error),
+}
+
+impl ControlGroupRefusal {
+    pub(crate) fn of(own: &Path, cause: io::Error) -> Self {
+        if may_pass(&cause) { Self::System(cause) } else { Self::NotDelegated { own: own.to_owned(), cause } }
+    }
+}
+
+/// `AGAIN` is not among them: a group that has as many groups inside as it may have says that for good.
+fn may_pass(cause: &io::Error) -> bool {
+    matches!(Errno::from_io_error(cause), Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM))
 }
 
 pub(crate) fn own_group() -> Result<PathBuf, ControlGroupRefusal> {
-    let read = |file| fs::read_to_string(file).unwrap_or_default();
-    folder(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo"))
+    let read = |file| match fs::read_to_string(file) {
+        Err(cause) if may_pass(&cause) => Err(ControlGroupRefusal::System(cause)),
+        read => Ok(read.unwrap_or_default()),
+    };
+    folder(&read("/proc/self/cgroup")?, &read("/proc/self/mountinfo")?)
         .filter(|folder| folder.is_dir())
         .ok_or(ControlGroupRefusal::NoGroups)
 }
@@ -265,9 +282,8 @@ mod tests {
 
     /// Makes a group. Where the machine refuses that, checks the refusal.
     fn group() -> Option<ControlGroup> {
-        let found = own_group().and_then(|own| {
-            ControlGroup::below(&own).map_err(|cause| ControlGroupRefusal::NotDelegated { own, cause })
-        });
+        let found = own_group()
+            .and_then(|own| ControlGroup::below(&own).map_err(|cause| ControlGroupRefusal::of(&own, cause)));
         match found {
             Ok(group) => Some(group),
             Err(refusal) => {
@@ -322,6 +338,17 @@ mod tests {
         let part = "41 31 0:38 /docker/7 /sys/fs/cgroup rw - cgroup2 cgroup2 rw";
         assert_eq!(folder("0::/docker/7/a", part), Some("/sys/fs/cgroup/a".into()));
         assert_eq!(folder("0::/docker/8", part), None, "another part is mounted");
+    }
+
+    #[test]
+    fn refusal_that_may_pass_does_not_say_that_the_group_is_not_delegated() {
+        let of = |errno: Errno| ControlGroupRefusal::of(Path::new("/sys/fs/cgroup/a"), errno.into());
+        for errno in [Errno::MFILE, Errno::NFILE, Errno::NOMEM] {
+            assert!(matches!(of(errno), ControlGroupRefusal::System(_)), "{errno:?}");
+        }
+        for errno in [Errno::PERM, Errno::ACCESS, Errno::AGAIN, Errno::ROFS] {
+            assert!(matches!(of(errno), ControlGroupRefusal::NotDelegated { .. }), "{errno:?}");
+        }
     }
 
     #[test]

@@ -283,17 +283,24 @@ impl Containment {
     /// Establishes the wanted level. A control group exists until it is [dissolved](Self::dissolve).
     pub fn establish(wanted: RequestedLevel) -> Result<Self, LevelRefusal> {
         let (level, group) = match wanted {
-            RequestedLevel::Auto => control_group::own_group()
-                .ok()
-                .filter(|own| control_group::is_delegated(own))
-                .and_then(|own| tried_group(&own).ok())
-                .map_or((Level::Guardian, None), |group| (Level::ControlGroup, Some(group))),
+            RequestedLevel::Auto => {
+                let tried = control_group::own_group().and_then(|own| {
+                    if control_group::is_delegated(&own) {
+                        tried_group(&own)
+                    } else {
+                        Err(ControlGroupRefusal::NoGroups)
+                    }
+                });
+                match tried {
+                    Ok(group) => (Level::ControlGroup, Some(group)),
+                    // It would be a lower level for as long as this process lives.
+                    Err(refusal @ ControlGroupRefusal::System(_)) => return Err(refusal.into()),
+                    Err(_) => (Level::Guardian, None),
+                }
+            }
             RequestedLevel::Exactly(Level::Guardian) => (Level::Guardian, None),
             RequestedLevel::Exactly(Level::ControlGroup) => {
-                let own = control_group::own_group()?;
-                let group =
-                    tried_group(&own).map_err(|cause| ControlGroupRefusal::NotDelegated { own, cause })?;
-                (Level::ControlGroup, Some(group))
+                (Level::ControlGroup, Some(tried_group(&control_group::own_group()?)?))
             }
             RequestedLevel::Exactly(Level::PidNamespace) => {
                 namespace::try_out()?;
@@ -304,15 +311,16 @@ impl Containment {
     }
 }
 
-fn tried_group(own: &Path) -> io::Result<ControlGroup> {
-    let group = ControlGroup::below(own)?;
-    let (near, far) = link::pair::<ToShim, FromShim>()?;
-    let admitted = launch::command(SHIM_STAGE, [], far).spawn().and_then(|mut shim| {
+fn tried_group(own: &Path) -> Result<ControlGroup, ControlGroupRefusal> {
+    let (near, far) = link::pair::<ToShim, FromShim>().map_err(ControlGroupRefusal::System)?;
+    let group = ControlGroup::below(own).map_err(|cause| ControlGroupRefusal::of(own, cause))?;
+    let started = launch::command(SHIM_STAGE, [], far).spawn().map_err(ControlGroupRefusal::System);
+    let admitted = started.and_then(|mut shim| {
         let admitted = group.admit(Pid::from_child(&shim));
         // Without a message, it ends.
         drop(near);
-        shim.wait()?;
-        admitted
+        shim.wait().map_err(ControlGroupRefusal::System)?;
+        admitted.map_err(|cause| ControlGroupRefusal::of(own, cause))
     });
     // No process is in it.
     admitted.inspect_err(|_| drop(group.remove()))?;

@@ -3,8 +3,8 @@
 use crate::{announce::say, exit};
 use std::{fmt, io, process::ExitCode};
 use vvm_containment::{
-    HelperError, KillReason, LevelRefusal, NamespaceRefusal, SetupStep, SpawnError, StageError, Supervised,
-    SupervisionEvent,
+    ControlGroupRefusal, HelperError, KillReason, LevelRefusal, NamespaceRefusal, SetupStep, SpawnError,
+    StageError, Supervised, SupervisionEvent,
 };
 use vvm_host::operate::ResourceLimit;
 
@@ -15,6 +15,7 @@ impl fmt::Display for NotContained {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             LevelRefusal::ProcFs(refusal) => refusal.fmt(out),
+            LevelRefusal::ControlGroup(ControlGroupRefusal::System(cause)) => limit_of(cause).fmt(out),
             LevelRefusal::ControlGroup(refusal) => {
                 write!(out, "--containment cgroup: {refusal}, or use --containment guardian")
             }
