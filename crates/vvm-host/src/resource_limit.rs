@@ -15,7 +15,10 @@ pub fn way_out(cause: &io::Error) -> &'static str {
         Some(Errno::NFILE) => ": the whole machine has too many files open (fs.file-max)",
         Some(Errno::AGAIN) => {
             ": let this user, or this container, have more processes and threads \
-             (ulimit -u, TasksMax=, pids.max)"
+             (ulimit -u, TasksMax=, pids.max), more timers (ulimit -i), or more address space (ulimit -v)"
+        }
+        Some(Errno::NOSYS | Errno::PERM) => {
+            ": it needs Linux 5.3, and a sandbox that permits pidfd_open and timer_create"
         }
         Some(Errno::FBIG) => ": let files be larger (ulimit -f, LimitFSIZE=)",
         Some(Errno::NOMEM) => ": give it more memory (MemoryMax=, memory.max)",
@@ -39,6 +42,9 @@ mod tests {
             (Errno::MFILE, "ulimit -n"),
             (Errno::NFILE, "fs.file-max"),
             (Errno::AGAIN, "ulimit -u"),
+            (Errno::AGAIN, "ulimit -i"),
+            (Errno::NOSYS, "Linux 5.3"),
+            (Errno::PERM, "a sandbox"),
             (Errno::NOMEM, "memory.max"),
             (Errno::FBIG, "ulimit -f"),
         ];
@@ -46,6 +52,6 @@ mod tests {
             let text = ResourceLimit::from(errno).to_string();
             assert!(text.contains(way_out), "{text}");
         }
-        assert!(ResourceLimit::from(Errno::PERM).to_string().ends_with("(os error 1)"));
+        assert!(ResourceLimit::from(Errno::INVAL).to_string().ends_with("(os error 22)"));
     }
 }
