@@ -73,7 +73,6 @@ fn name_process() {
     let stage = env::args_os().nth(1).unwrap_or_default();
     let stage = stage.to_string_lossy();
     let name = format!("{}-{}", own_name().display(), stage.strip_prefix("stage-").unwrap_or(&stage));
-    // Only for process listings.
     let _ = CString::new(name).map(|name| rustix::thread::set_name(&name));
 }
 
@@ -181,8 +180,8 @@ const NOT_EXECUTABLE: u8 = 126;
 /// Executes the command, or reports why it can't: the shim is the command's process before that. A program start of its
 /// own, because code between fork and exec would be `unsafe` and could not allocate.
 pub(crate) fn shim_main(arguments: &[OsString]) -> Result<u8, StageError> {
-    // When its parent ends, the kernel kills this process, and the command, unless that is set-uid, has file
-    // capabilities, or changes its user or group: the setting survives `exec` alone (PR_SET_PDEATHSIG(2const)).
+    // When its parent ends, the kernel kills this process, and the command, unless that is set-uid, has file capabilities,
+    // or changes its user, group, SELinux domain or AppArmor profile: the setting survives a plain `exec` alone.
     let tied = set_parent_process_death_signal(Some(Signal::KILL));
     let Accepted { link, first: ToShim { parent }, descriptors } = accept::<FromShim, ToShim>()?;
     // If the parent ended before that call, this process has another parent now.
