@@ -293,7 +293,6 @@ impl Containment {
                 });
                 match tried {
                     Ok(group) => (Level::ControlGroup, Some(group)),
-                    // It would be a lower level for as long as this process lives.
                     Err(refusal @ ControlGroupRefusal::System(_)) => return Err(refusal.into()),
                     Err(_) => (Level::Guardian, None),
                 }

@@ -190,7 +190,6 @@ impl Keeper<'_> {
 
     fn watch(mut self, mut signals: Signals) {
         loop {
-            // Only empties the queue.
             let _ = signals.pending();
             self.listen_to_shim();
             let mut is_childless = self.reap();

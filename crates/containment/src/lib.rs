@@ -66,7 +66,7 @@ pub use supervise::{
 pub use supervisor::{
     AcceptError, GuardedTrigger, Guardian, GuardianWatch, Supervisor, lapsed, listens_again,
 };
-pub use sweep::{Sweep, end_all, sweep};
+pub use sweep::end_all;
 
 /// The stages of this crate: re-executions of the same program as shim, keeper and so on.
 pub mod stage {

@@ -75,8 +75,7 @@ impl<Out: Message, In: Message> Link<Out, In> {
         }
     }
 
-    /// Sends the first message, without which a process waits for ever. One that has ended already is found when it is
-    /// reaped.
+    /// Sends the first message. A process that has ended already is found when it is reaped.
     pub(crate) fn begin(&self, message: &Out, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         match self.send_with(message, descriptors) {
             Err(Errno::PIPE) => Ok(()),
@@ -134,7 +133,6 @@ pub(crate) struct Frame {
 const VERSION: u8 = 4;
 
 impl Frame {
-    /// Eight for version and kind, eight for each word.
     const BYTES: usize = 40;
 
     fn to_bytes(self) -> [u8; Self::BYTES] {

@@ -141,7 +141,6 @@ pub(crate) enum ToKeeper {
         /// How long before the kill deadline the keeper kills without an order.
         before_the_deadline: Duration,
     },
-    /// The first message: only try whether a keeper can start.
     TryOut,
     Signal(ForwardedSignal),
     Helper(Helper),
@@ -170,7 +169,6 @@ pub(crate) enum FromKeeper {
     /// Up to four processes of another user, which the keeper may not kill.
     OutOfReach([Option<Pid>; 4]),
     LeftOver {
-        /// How many there are.
         total: u32,
         /// Whether no other is named after this one.
         is_last: bool,

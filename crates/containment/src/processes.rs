@@ -418,7 +418,6 @@ mod tests {
         shell.wait().unwrap();
     }
 
-    /// In a process group of its own, so that it hits no other test.
     #[test]
     fn group_of_a_child_is_killed_whole_and_no_other() {
         let mut stranger = shell("sleep 60 & echo up; wait", true);

@@ -275,7 +275,6 @@ mod tests {
         kill_process(getpid(), Signal::USR1).unwrap();
         poll(&mut [PollFd::new(&signals, PollFlags::IN)], None).unwrap();
         let caught = signals.pending().unwrap();
-        // Other tests of this process have children.
         let ours = ReceivedSignal { signal: Signal::USR1, from_kernel: false, sender: Some(getpid()) };
         assert!(caught.contains(&ours), "{caught:?}");
     }

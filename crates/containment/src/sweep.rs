@@ -14,30 +14,26 @@ use rustix::{
 use std::time::Duration;
 use vvm_clock::SystemClock;
 
-/// The first pause between two passes, which doubles, and the longest.
-const PAUSE: Duration = Duration::from_millis(1);
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
-/// What is left after a pass.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Sweep {
-    /// No descendant.
+pub(crate) enum Sweep {
     Clear,
-    /// Descendants: sweep again soon.
+    /// Descendants are left: sweep again soon.
     Waiting(Pass),
 }
 
-/// What a pass could not do.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Pass {
+pub(crate) struct Pass {
     /// Processes of another user, which this one may not kill.
-    pub out_of_reach: Vec<Pid>,
+    pub(crate) out_of_reach: Vec<Pid>,
     /// Whether it has found all, and each that may be killed has got SIGKILL.
-    pub is_complete: bool,
+    pub(crate) is_complete: bool,
 }
 
 /// Kills every descendant and reaps what has ended. Never blocks.
-pub fn sweep(containment: &Containment, mut on_reaped: impl FnMut(Reaped)) -> Sweep {
+pub(crate) fn sweep(containment: &Containment, mut on_reaped: impl FnMut(Reaped)) -> Sweep {
     loop {
         let pass = if containment.whole_namespace {
             kill_namespace();
@@ -92,14 +88,14 @@ pub fn end_all(
     mut on_reaped: impl FnMut(Reaped),
     mut on_event: impl FnMut(SupervisionEvent),
 ) {
-    let (mut out_of_reach_report, mut pause) = (OutOfReachReport::default(), PAUSE);
+    let (mut out_of_reach_report, mut pause) = (OutOfReachReport::default(), FIRST_PAUSE);
     while let Sweep::Waiting(pass) = sweep(containment, &mut on_reaped) {
         let processes = out_of_reach_report.once(pass.out_of_reach);
         if !processes.is_empty() {
             on_event(SupervisionEvent::OutOfReach(processes));
         }
         SystemClock::block_for(pause);
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        pause = (2 * pause).min(LONGEST_PAUSE);
     }
 }
 

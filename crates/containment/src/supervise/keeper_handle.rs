@@ -434,7 +434,6 @@ mod tests {
     use crate::link;
     use std::{path::Path, process::Command};
 
-    /// Without descriptors in flight (unix(7): ETOOMANYREFS), or any other reason of the system.
     #[tokio::test]
     async fn keeper_that_gets_no_first_message_is_reaped() {
         let (link, _far) = link::pair().unwrap();

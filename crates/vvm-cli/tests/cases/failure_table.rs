@@ -85,7 +85,6 @@ fn plays(row: &[(Target, Signal)], left: Left) {
     running.finish();
 }
 
-/// Plays rows at the same time, because most wait for the deadline.
 fn all(rows: &[&[(Target, Signal)]], left: Left) {
     thread::scope(|scope| {
         for row in rows {
@@ -120,7 +119,6 @@ fn limit_descriptors(process: Pid, has_more: bool) {
     let own = getrlimit(Resource::Nofile);
     let is_free = |number: &u64| !Path::new(&format!("/proc/{process}/fd/{number}")).exists();
     let limit = if has_more { own } else { Rlimit { current: (0..).find(is_free), ..own } };
-    // At level pidns, the keeper has ended with the host.
     let _ = prlimit(Some(process), Resource::Nofile, limit);
 }
 
@@ -147,7 +145,6 @@ fn command_does_not_outlive_a_killed_host_for_want_of_descriptors() {
         });
         match helped {
             Some(place) => limit_descriptors(both[place], true),
-            // The daemon lives until the guardian finds it.
             None => {
                 eventually("the command is gone", || trial.processes().of("sleep 1001").is_empty());
                 limit_descriptors(running.guardian, true);

@@ -1,4 +1,4 @@
-//! Storages on files: deleted or truncated in use; and the limits of open files, threads, of a file and of CPU time.
+//! Storages on files: deleted or truncated in use; and the limits of files, of threads and of CPU time.
 
 use super::http::{ask, start};
 use crate::VVM;
