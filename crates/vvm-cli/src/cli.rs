@@ -396,6 +396,7 @@ fn check_modifiers(matches: &ArgMatches, is_typed: impl Fn(&str) -> bool) -> Res
             let missing = if modified == RESTART { "on-exit restart".into() } else { shown(modified) };
             let way_out = match (name, modified) {
                 ("once", RESTART) => "with vvm once: leave it out, or use --retry-after".to_owned(),
+                ("once", WARM | SUCCESSOR) => "with vvm once: leave it out".to_owned(),
                 _ => format!("without --{missing}: add that, or leave it out"),
             };
             let what = format!("--{modifier} has no effect {way_out}\n");

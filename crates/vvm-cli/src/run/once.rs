@@ -33,6 +33,8 @@ use vvm_orch::BoxError;
 #[command(mut_arg("restart_backoff_max", |arg| arg.hide(true)))]
 #[command(mut_arg("successor", |arg| arg.hide(true)), mut_arg("support", |arg| arg.hide(true)))]
 #[command(mut_arg("successor_advertise", |arg| arg.hide(true)))]
+#[command(mut_arg("warm", |arg| arg.hide(true)), mut_arg("after_stop", |arg| arg.hide(true)))]
+#[command(mut_arg("start_timeout", |arg| arg.hide(true)), mut_arg("alive_within", |arg| arg.hide(true)))]
 pub(crate) struct OnceCommand {
     #[command(flatten)]
     pub(crate) once: OnceArgs,
@@ -64,13 +66,13 @@ fn long_help() -> String {
 Example:
   vvm once --storage sqlite:/var/lib/backup/leader.db --name backup --period 2026-11-24 --quiet -- ./backup
 
-  In a crontab, write --period \"$(date -u +\\%F)\". CMD also gets VVM_LEADER_PERIOD and VVM_LEADER_ATTEMPT.
+  In a crontab, write --period \"$(date +\\%F)\". CMD also gets VVM_LEADER_PERIOD and VVM_LEADER_ATTEMPT.
   What was done: vvm history --periods.";
     format!("{EXAMPLE}\n\n{HELP}")
 }
 
 /// Options that `vvm once` refuses, each with the value that has no effect, and why.
-pub(crate) const REFUSED: [(&str, &str, &str); 6] = [
+pub(crate) const REFUSED: [(&str, &str, &str); 7] = [
     (
         "try_once",
         "false",
@@ -78,6 +80,11 @@ pub(crate) const REFUSED: [(&str, &str, &str); 6] = [
     ),
     ("slots", "1", "a period is done once, so there is one slot; leave it out"),
     ("on_exit", "release", "a command that fails is started again by the next candidate, up to --attempts"),
+    (
+        "warm",
+        "false",
+        "an app that is warm works in each leadership, also if the period is done; leave it out",
+    ),
     ("successor", "", "the attempt after the loss of a machine begins when the TTL has passed; leave it out"),
     ("support", "5s", "there is no successor; leave it out"),
     ("successor_advertise", "", "there is no successor; leave it out"),

@@ -209,18 +209,21 @@ fn misuse_says_what_to_write() {
             &["--on-exit", "restart"],
             "vvm once takes no --on-exit: a command that fails is started again by the next",
         ),
+        (&["--warm"], "vvm once takes no --warm: an app that is warm works in each leadership"),
+        (&["--alive-within", "5s"], "--alive-within has no effect with vvm once: leave it out"),
         (&["--restart-limit", "1"], "--restart-limit has no effect with vvm once"),
         (&["--check-interval", "1s"], "--check-interval has no effect without --check:"),
         (&["--successor", "10.0.0.7:7400"], "vvm once takes no --successor: the attempt after the loss"),
     ] {
         refused(&once_with(options), &[], &[hint]);
     }
-    refused(
-        &once_with(&[]),
-        &[("VVM_ON_EXIT", "restart")],
-        &["takes no --on-exit", "--on-exit is set by VVM_ON_EXIT"],
-    );
-    parse(&once_with(&["--slots", "1", "--on-exit", "release"]), &[]).unwrap();
+    for (variable, hints) in [
+        (("VVM_ON_EXIT", "restart"), ["takes no --on-exit", "--on-exit is set by VVM_ON_EXIT"]),
+        (("VVM_WARM", "true"), ["takes no --warm", "--warm is set by VVM_WARM"]),
+    ] {
+        refused(&once_with(&[]), &[variable], &hints);
+    }
+    parse(&once_with(&["--slots", "1", "--on-exit", "release"]), &[("VVM_AFTER_STOP", "keep")]).unwrap();
     refused(&["man", "a", "b"], &[], &["unexpected argument"]);
     refused(&["completions", "tcsh"], &[], &["bash"]);
     let Err(said) = parse(&["status", "--ttl", "5s"], &[]) else { panic!("accepted") };
