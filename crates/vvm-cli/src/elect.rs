@@ -53,7 +53,7 @@ fn elect(args: &ElectArgs, holder: Holder, settled: &ResolvedArguments) -> Resul
     let outcome = runtime.block_on(campaign(args, holder, &hooks, &demoter));
     demoter.dismiss();
     // Before the thread, because tasks may wait for it.
-    drop(runtime);
+    runtime.shutdown_background();
     hooks.end();
     let _ = thread.join();
     outcome
@@ -86,6 +86,7 @@ async fn campaign(
         failed: Arc::default(),
         loss_failed: watch::Sender::default(),
         status: Arc::clone(&status),
+        host_stop: stop.clone(),
     };
     let services = || -> Services {
         let trouble = status.storage_trouble().map(|trouble| format!("; {trouble}")).unwrap_or_default();

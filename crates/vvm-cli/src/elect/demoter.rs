@@ -292,6 +292,7 @@ impl Demotion {
     /// end of all that it has started in its group. Only then the record is released (I6).
     pub(super) fn act(mut self, args: &ElectArgs) {
         let (Some(claim), since, candidate) = (self.told.claim, self.told.since, &args.candidate) else {
+            self.end_hook();
             return;
         };
         let name = candidate.name.as_str();
@@ -303,22 +304,25 @@ impl Demotion {
         }
         let Some((_, until)) = end.release_window(SystemClock::read(), ttl, Duration::ZERO) else { return };
         // A storage may hang in the kernel.
-        let Ok(timer) = KernelTimer::new() else { return };
-        if timer.set(Some(until)).is_err() {
+        if let Err(cause) = KernelTimer::new().and_then(|timer| timer.set(Some(until))) {
+            say!("{name}: the record is not released and expires by its TTL: {cause}");
             return;
         }
         let how = "released by the demoter after the death of vvm elect";
         release::release(candidate, (claim, since, until), ("demoter", how));
     }
 
-    /// Ends a hook that runs, and runs the on-loss hook if that has not been done. A hook that was just being
-    /// started, or hangs in the kernel, can't be ended, so the demotion attests nothing then.
+    /// Returns whether no hook runs any more. One that was just being started, or hangs in the kernel, can't be ended.
+    fn end_hook(&mut self) -> bool {
+        match std::mem::take(&mut self.running) {
+            Running::Nothing => true,
+            Running::Somewhere => false,
+            Running::Group(group, leader) => end(group, leader),
+        }
+    }
+
     fn demote(&mut self, args: &ElectArgs) -> Result<(), NotDemoted> {
-        let hook_may_run = match std::mem::take(&mut self.running) {
-            Running::Nothing => false,
-            Running::Somewhere => true,
-            Running::Group(group, leader) => !end(group, leader),
-        };
+        let hook_may_run = !self.end_hook();
         let demoted = match (self.told.leading, self.demoted) {
             (None, _) | (_, Some(true)) => Ok(()),
             (_, Some(false)) => Err(NotDemoted::Failed),
@@ -388,9 +392,11 @@ pub(super) fn kill(child: &mut Child) -> bool {
     ends(child)
 }
 
+/// Without a descriptor it can't wait, and does not say that the child hangs.
 fn ends(child: &mut Child) -> bool {
     let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty());
-    let has_ended = process.is_ok_and(|process| ends_by(&process, SystemClock::read().after(KILL_TIMEOUT)));
+    let has_ended =
+        process.map_or(true, |process| ends_by(&process, SystemClock::read().after(KILL_TIMEOUT)));
     // Waits for nothing: a tracer keeps a process from its parent until it has reaped it itself.
     let _ = child.try_wait();
     has_ended
@@ -469,6 +475,14 @@ mod tests {
         let line = format!("! test -e /proc/{}/exe", hook.id());
         assert_eq!(while_runs(&hook, &hook).demote(&args(&line)), Ok(()));
         assert!(!hook.wait().unwrap().success());
+    }
+
+    #[test]
+    fn on_loss_hook_of_the_start_is_ended_although_nothing_was_claimed() {
+        let mut hook = Command::new("sleep").arg("1000").process_group(0).spawn().unwrap();
+        let demotion = Demotion { running: while_runs(&hook, &hook).running, ..Demotion::default() };
+        demotion.act(&args(":"));
+        assert!(hook.try_wait().unwrap().is_some());
     }
 
     /// The note was read after the end of the hook, when another process has its number.

@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use ielections::{Holder, Loss};
 use rustix::{
     io::Errno,
-    process::{Pid, PidfdFlags, pidfd_open},
+    process::{Pid, PidfdFlags, getpid, pidfd_open},
 };
 use std::{
     ffi::OsString,
@@ -25,6 +25,7 @@ use std::{
     time::Duration,
 };
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
 use vvm_clock::{Clock as _, DisplayDuration, Instant, SystemClock};
 use vvm_containment::ReadableLink;
 use vvm_deadman::{Subject, Trigger};
@@ -45,6 +46,7 @@ pub(super) struct HookService {
     /// Why the last on-loss hook failed, if it did: the machine may not be demoted.
     pub(super) loss_failed: watch::Sender<Option<HookError>>,
     pub(super) status: Arc<HostStatus>,
+    pub(super) host_stop: CancellationToken,
 }
 
 impl HookService {
@@ -128,6 +130,10 @@ impl Service<ElectionKey> for HookService {
                 }
             }
             self.lose(leadership.slot, cx.standing.loss(), &led).await;
+            // After a loss or an operator's request, the host would campaign again.
+            if led.is_err() && cx.stop.is_cancelled() {
+                self.host_stop.cancel();
+            }
             Ok(())
         }))
     }
@@ -159,6 +165,13 @@ impl Hooks {
             leading: (args.on_start == OnStart::Demote).then(|| at_start(args, holder)),
             hanging: Vec::new(),
         };
+        // Each hook needs a descriptor.
+        pidfd_open(getpid(), PidfdFlags::empty()).map_err(|cause| match cause {
+            Errno::NOSYS | Errno::PERM => io::Error::other(format!(
+                "pidfd_open: {cause}: use Linux 5.3 or later, and no filter that denies this system call"
+            )),
+            cause => cause.into(),
+        })?;
         let runtime = runtime::start()?;
         let serve = move || runtime.block_on(hooks.serve());
         let thread = thread::Builder::new().name("hooks".into()).spawn(serve)?;

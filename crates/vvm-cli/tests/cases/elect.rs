@@ -11,7 +11,7 @@ use nix::{
     },
 };
 use rustix::process::{Pid, Signal, kill_process};
-use std::{fs, sync::mpsc::channel, thread, time::Duration};
+use std::{fs, process::Command, sync::mpsc::channel, thread, time::Duration};
 use vvm_clock::SystemClock;
 
 const ON_LEAD: &str = "echo lead $VVM_LEADER_EPOCH";
@@ -306,6 +306,29 @@ fn failing_on_lead_hook_releases_the_leadership() {
 }
 
 #[test]
+fn failing_on_lead_hook_ends_vvm_elect_although_the_leadership_ends_meanwhile() {
+    let end = |said: &str, end: fn(&Trial)| {
+        let trial = VVM.trial();
+        let gate = trial.folder().join("gate");
+        let on_loss = format!("echo loss; until test -e {}; do sleep 0.01; done", gate.display());
+        let elect = trial.elect("echo lead; exit 3", &on_loss).with(["--log-format", "json"]);
+        let mut elect = elect.start();
+        elect.stdout.wait_for("loss");
+        end(&trial);
+        elect.stderr.wait_for(said);
+        fs::write(gate, "").unwrap();
+        elect.stderr.wait_for("ended: the on-lead hook ended with exit status: 3");
+        elect.finish().assert_code(1);
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| end("stopping: lost: ", Trial::take_away));
+        scope.spawn(|| {
+            end("stopping the work: paused", |trial| drop(trial.about("pause", &["--wait", "no"])))
+        });
+    });
+}
+
+#[test]
 fn stop_whose_on_loss_hook_failed_ends_with_status_1_and_releases() {
     let hooks = [("exit 7", "ended with exit status: 7"), ("sleep 1000 & sleep 1000", "took longer than")];
     for (on_loss, why) in hooks {
@@ -346,14 +369,22 @@ fn standby_leads_at_once_after_a_killed_leader_whose_on_loss_hook_has_run() {
     second.stop().assert_code(0);
 }
 
+/// Also if its demoter has no timer, for want of room for its signal.
 #[test]
 fn record_expires_after_a_killed_leader_whose_on_loss_hook_fails() {
-    let trial = VVM.trial();
-    let (leader, _) = leading(&trial, "exit 7", &["--ttl", "60s"]);
-    let held = trial.slots();
-    leader.signal(Signal::KILL);
-    leader.finish().assert_says("expires by its TTL: the on-loss hook ended with exit status: 7");
-    assert_eq!(trial.slots()[0]["holder"], held[0]["holder"]);
+    for (on_loss, limit, why) in [
+        ("exit 7", "--sigpending=64", "the on-loss hook ended with exit status: 7"),
+        ("true", "--sigpending=0", "Resource temporarily unavailable"),
+    ] {
+        let trial = VVM.trial();
+        let elect = trial.elect(ON_LEAD, on_loss).with(["--ttl", "60s"]);
+        let mut leader = elect.through(["prlimit", limit]).start();
+        leader.stdout.wait_for("lead");
+        let held = trial.slots();
+        leader.signal(Signal::KILL);
+        leader.finish().assert_says(&format!("expires by its TTL: {why}"));
+        assert_eq!(trial.slots()[0]["holder"], held[0]["holder"]);
+    }
 }
 
 #[test]
@@ -405,4 +436,31 @@ fn elect_is_refused_with_the_cause_and_its_status() {
         finished.assert_ended(code, said);
         assert_eq!(finished.stdout, [""; 0]);
     }
+}
+
+const WITHOUT_PIDFD_OPEN: &str = r#"
+import ctypes, os, struct, sys
+
+filter = [(0x20, 0, 0, 0), (0x15, 0, 1, 434), (6, 0, 0, 0x50026), (6, 0, 0, 0x7FFF0000)]
+code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in filter))
+
+class Program(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("code", ctypes.c_void_p)]
+
+libc = ctypes.CDLL(None)
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+assert libc.prctl(22, 2, ctypes.byref(Program(len(filter), ctypes.addressof(code)))) == 0
+os.execvp(sys.argv[1], sys.argv[1:])
+"#;
+
+#[test]
+fn kernel_that_gives_no_descriptor_of_a_hook_is_refused() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        println!("left out: a kernel without pidfd_open: no python3");
+        return;
+    }
+    let trial = VVM.trial();
+    let elect = trial.elect("echo lead", ON_LOSS).through(["python3", "-c", WITHOUT_PIDFD_OPEN]);
+    elect.finish().assert_ended(71, "pidfd_open: Function not implemented");
+    assert_eq!(trial.status(&[]).0, 66);
 }
