@@ -22,12 +22,15 @@ pub(crate) fn inspect<T, E: From<InspectError>>(
     act: impl AsyncFnOnce(&StorageInspector) -> Result<T, E>,
 ) -> Result<T, E> {
     let runtime = runtime::start().map_err(InspectError::system)?;
-    runtime.block_on(async {
+    let done = runtime.block_on(async {
         let inspector = StorageInspector::open(url, name, purpose).await?;
         let done = act(&inspector).await;
         inspector.storage.close().await;
         done
-    })
+    });
+    // A look-up of a name may hang.
+    runtime.shutdown_background();
+    done
 }
 
 /// As `inspect`. Prints the error, and returns the exit status: that of the error, or that of `act`.
@@ -167,6 +170,26 @@ pub(crate) mod tests {
             self.pass().await?;
             self.beneath.setting(at).await
         }
+    }
+
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "it stands for a look-up of a name")]
+    fn command_ends_although_a_call_blocks() {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite:{}?allow=overlay", folder.path().join("leader.db").display());
+        runtime::start().unwrap().block_on(vvm_storage::init_storage(&url)).unwrap();
+        let (end, ends) = std::sync::mpsc::channel::<()>();
+        let blocked = inspect((&url, "a"), Purpose::ReadAndWrite, async |_| {
+            let began = std::sync::mpsc::channel();
+            let blocked = tokio::task::spawn_blocking(move || {
+                began.0.send(()).unwrap();
+                ends.recv_timeout(harness::HANG_LIMIT)
+            });
+            began.1.recv().unwrap();
+            Ok::<_, InspectError>(blocked)
+        });
+        assert!(!blocked.unwrap().is_finished());
+        end.send(()).unwrap();
     }
 
     #[test]

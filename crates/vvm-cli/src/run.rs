@@ -133,9 +133,10 @@ fn host(supervisor: Supervisor, args: RunArgs, once: Option<OnceArgs>) -> Result
         let app = runner.args.warm.then(|| WarmApp::new(&runner, &mut host)).transpose();
         app.map_err(|refusal| InspectionError::new(exit::SYSTEM, refusal))?
     };
-    let farewell = runtime.block_on(lead_and_listen(&runner, host, app, guardian, signals))?;
+    let farewell = runtime.block_on(lead_and_listen(&runner, host, app, guardian, signals));
+    runtime.shutdown_background();
 
-    runner.part(farewell);
+    runner.part(farewell?);
     runner.guardian.finished();
     let guardian = watch.end();
     if control.guardian_lapsed.is_cancelled() {
