@@ -75,6 +75,10 @@ impl InspectionError {
         Self::Status(status, why.to_string())
     }
 
+    pub(crate) fn unconfirmed(cause: impl fmt::Display) -> Self {
+        Self::new(exit::UNFINISHED, format!("{cause}. The request may be in force: see `vvm status`"))
+    }
+
     /// Prints it, and returns the exit status. A closed pipe, as of `head`, is no error.
     pub(crate) fn conclude(&self) -> u8 {
         if let Self::Inspect(InspectError::Output(cause)) = self

@@ -77,16 +77,17 @@ async fn until_clear(
     let StorageInspector { name, clock, .. } = inspector;
     let mut is_first = true;
     loop {
-        match stands_when_clear(inspector, pause, occupied).await {
+        let unread = match stands_when_clear(inspector, pause, occupied).await {
             Ok(Some(true)) => return Ok(()),
             Ok(Some(false)) => {
                 let why = format!("{name} was resumed by another operator meanwhile");
                 return Err(InspectionError::new(exit::UNFINISHED, why));
             }
-            Ok(None) | Err(ReadError::Unavailable(_)) => {}
-            Err(refusal) => return Err(refusal.into()),
-        }
-        let leaders = occupied.leaders();
+            Ok(None) => None,
+            Err(refusal @ ReadError::Unavailable(_)) => Some(refusal),
+            Err(refusal) => return Err(InspectionError::unconfirmed(refusal)),
+        };
+        let leaders = occupied.leaders(unread.as_ref());
         if std::mem::replace(&mut is_first, false) {
             say!("{name}: waiting until no process leads: {leaders} (Ctrl-C ends the wait, not the pause)");
         }
@@ -151,20 +152,23 @@ async fn write(inspector: &StorageInspector, by: &Holder) -> Result<(Pause, bool
     Ok((pause, is_ours))
 }
 
-/// Makes an attempt to write, and others if the storage may answer them better.
 async fn with_retries<T>(
     inspector: &StorageInspector,
     mut attempt: impl AsyncFnMut() -> Result<T, WriteError>,
 ) -> Result<T, InspectionError> {
-    for _ in 1..ATTEMPTS {
-        match attempt().await {
-            Err(WriteError::NotApplied(_) | WriteError::Unknown(_)) => {
-                inspector.clock.sleep(RETRY_PAUSE).await
-            }
-            outcome => return Ok(outcome?),
+    let (mut left, mut is_unknown) = (ATTEMPTS, false);
+    loop {
+        let refusal = match attempt().await {
+            Ok(done) => return Ok(done),
+            Err(refusal) => refusal,
+        };
+        left -= 1;
+        is_unknown |= matches!(refusal, WriteError::Unknown(_));
+        if left == 0 || !matches!(refusal, WriteError::NotApplied(_) | WriteError::Unknown(_)) {
+            return Err(if is_unknown { InspectionError::unconfirmed(refusal) } else { refusal.into() });
         }
+        inspector.clock.sleep(RETRY_PAUSE).await;
     }
-    Ok(attempt().await?)
 }
 
 fn by(args: &PauseArgs) -> Result<Holder, InspectionError> {
@@ -201,9 +205,9 @@ fn user_name() -> Option<String> {
 Example:
   vvm pause --storage sqlite:/var/lib/payroll/leader.db --name payroll --reason 'new schema'
 
-Exit status: 0 no command runs; 76 paused, but a leader may still work;
-64 wrong arguments; 66 no such storage or name; 69 the storage refused;
-71 the system refused")]
+Exit status: 0 no command runs; 76 paused, but a leader may still work, or
+perhaps paused; 64 wrong arguments; 66 no such storage or name; 69 the storage
+refused; 71 the system refused")]
 pub(crate) struct PauseArgs {
     #[command(flatten)]
     pub(crate) target: TargetArgs,
@@ -229,8 +233,9 @@ pub(crate) struct PauseArgs {
 Example:
   vvm resume --storage sqlite:/var/lib/payroll/leader.db --name payroll
 
-Exit status: 0, also if it was not paused; 64 wrong arguments; 66 no such
-storage or name; 69 the storage refused; 71 the system refused")]
+Exit status: 0, also if it was not paused; 76 perhaps resumed; 64 wrong
+arguments; 66 no such storage or name; 69 the storage refused; 71 the system
+refused")]
 pub(crate) struct ResumeArgs {
     #[command(flatten)]
     pub(crate) target: TargetArgs,
@@ -293,13 +298,16 @@ impl OccupiedSlots {
         self.0.as_ref().is_some_and(Vec::is_empty)
     }
 
-    fn leaders(&self) -> String {
+    fn leaders(&self, unread: Option<&ReadError>) -> String {
         let leaders = self.0.iter().flatten().filter_map(|(key, observation)| {
             let entry = observation.record()?;
             Some(format!("{} leads slot {} (epoch {})", entry.holder, key.slot, entry.epoch))
         });
         let leaders = leaders.collect::<Vec<_>>();
-        if leaders.is_empty() { "the storage does not answer".into() } else { leaders.join(", ") }
+        if leaders.is_empty() {
+            return unread.map_or_else(|| "it was not read yet".into(), ReadError::to_string);
+        }
+        leaders.join(", ")
     }
 }
 
@@ -308,7 +316,8 @@ mod tests {
     use super::*;
     use crate::{args::tests::parsed, inspection::tests::Interrupted};
     use ielections::testing::mock::{Fault, FaultyStorage, Verb};
-    use std::{num::NonZeroU32, sync::Arc};
+    use std::{iter::repeat_with, num::NonZeroU32, sync::Arc};
+    use testing_time::MockClock;
     use vvm_clock::SystemClock;
     use vvm_storage::{ClusterName, ElectionsTtlStorage, SlotNumber, SysVvmStorage, mem::MemDatabase};
 
@@ -336,6 +345,32 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn pause_that_may_stand_is_not_called_refused() {
+        let clock = MockClock::new();
+        let inspector = {
+            let clock = Arc::new(clock.clone());
+            let storage = ElectionsTtlStorage::new(MemDatabase::new(clock.clone()).open());
+            StorageInspector::on_storage(storage, "a", clock)
+        };
+        let full = || Err::<(), _>(WriteError::NotApplied("full".into()));
+        for (first, status) in
+            [(full(), exit::STORAGE), (Err(WriteError::Unknown("no answer".into())), exit::UNFINISHED)]
+        {
+            let mut answers = [first].into_iter().chain(repeat_with(full));
+            let refusal = tokio::select! {
+                refusal = with_retries(&inspector, async || answers.next().unwrap()) => refusal.unwrap_err(),
+                () = async {
+                    loop {
+                        tokio::task::yield_now().await;
+                        clock.advance(RETRY_PAUSE);
+                    }
+                } => unreachable!(),
+            };
+            assert!(matches!(refusal, InspectionError::Status(found, _) if found == status), "{refusal}");
+        }
+    }
+
+    #[tokio::test]
     async fn slot_that_could_not_be_read_stays_occupied() {
         let clock = Arc::new(SystemClock::start().unwrap());
         let beneath = Arc::new(ElectionsTtlStorage::new(MemDatabase::new(clock.clone()).open()));
@@ -343,8 +378,9 @@ mod tests {
         let key = ElectionKey { cluster: ClusterName::from("a"), slot: SlotNumber::new(NonZeroU32::MIN) };
         storage.fail_next(Verb::Get, Fault::NotApplied);
         let mut occupied = OccupiedSlots(Some(vec![(key, Observation::default())]));
-        occupied.look(&storage, &*clock).await.unwrap_err();
+        let refusal = occupied.look(&storage, &*clock).await.unwrap_err();
         assert!(!occupied.is_clear());
+        assert_eq!(occupied.leaders(Some(&refusal)), refusal.to_string());
         occupied.look(&storage, &*clock).await.unwrap();
         assert!(occupied.is_clear());
     }

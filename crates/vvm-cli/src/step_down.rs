@@ -56,18 +56,10 @@ async fn request(inspector: &StorageInspector, args: &StepDownArgs) -> Result<u8
         let why = format!("{name} is paused by {by}: no standby could lead next; `vvm resume` first");
         return Err(refused(why));
     }
-    let first_chance = Ttl::new(FIRST_CHANCE).map_err(|e| InspectionError::new(exit::MISUSE, e))?;
     let mut wait = StepDownWait::new(inspector, args, (key, leader), Signals::catch()?);
-    let asked =
-        storage.ask_step_down(&wait.key, wait.leader.epoch, args.to.as_ref(), first_chance, new_ask());
-    let StageChange::Done(request) = asked.await? else {
-        return Err(refused("another operator requested a step-down at the same moment"));
-    };
+    let request = wait.ask().await?;
     inspector.wake_candidates(args.wake.local_dir.as_ref());
-    let outcome = wait.follow_request(&request).await;
-    // It has no effect any more. If this fails, it does no harm.
-    let _ = storage.remove_step_down(cluster, &request).await;
-    outcome.map(|()| 0)
+    wait.follow_request(&request).await.map(|()| 0)
 }
 
 async fn slot(inspector: &StorageInspector, args: &StepDownArgs) -> Result<ElectionKey, InspectionError> {
@@ -129,20 +121,50 @@ impl<'a> StepDownWait<'a> {
         Self { inspector, args, key, leader, began, give_up_at, signals, interrupted: false }
     }
 
+    /// Makes the request, and looks for it if the write had no answer (I7).
+    async fn ask(&mut self) -> Result<StepDown, InspectionError> {
+        let StorageInspector { storage, cluster, clock, .. } = self.inspector;
+        let first_chance = Ttl::new(FIRST_CHANCE).map_err(|e| InspectionError::new(exit::MISUSE, e))?;
+        let (ask, to) = (new_ask(), self.args.to.as_ref());
+        let cause = match storage.ask_step_down(&self.key, self.leader.epoch, to, first_chance, ask).await {
+            Ok(StageChange::Done(request)) => return Ok(request),
+            Ok(StageChange::Overtaken(_)) => {
+                return Err(refused("another operator requested a step-down at the same moment"));
+            }
+            Err(WriteError::Unknown(cause)) => cause,
+            Err(refusal) => return Err(refusal.into()),
+        };
+        loop {
+            if let Some(found) = self.tolerate_outage(storage.requests(cluster).await)? {
+                let found = found.step_down.filter(|found| found.incarnation() == ask.incarnation);
+                return found.ok_or_else(|| InspectionError::unconfirmed(cause));
+            }
+            if self.is_interrupted() {
+                return Err(InspectionError::unconfirmed(cause));
+            }
+            clock.sleep(INTERVAL).await;
+        }
+    }
+
     async fn follow_request(&mut self, request: &StepDown) -> Result<(), InspectionError> {
         if let Some(to) = &self.args.to {
             self.say_standby(to).await;
         }
         self.until_begun(request).await?;
         say!("{} slot {}: {} stops its work", self.inspector.name, self.key.slot, self.leader.holder);
-        self.wait_for_next_leader().await
+        self.wait_for_next_leader(request).await
+    }
+
+    /// Removes a request that has no effect any more. If this fails, it does no harm.
+    async fn remove(&self, request: &StepDown) {
+        let StorageInspector { storage, cluster, .. } = self.inspector;
+        let _ = storage.remove_step_down(cluster, request).await;
     }
 
     /// Names the standby that it waits for, and the holders that have led if this one never has: it may be misspelt.
     async fn say_standby(&self, to: &Holder) {
         let StorageInspector { storage, name, .. } = self.inspector;
         let mut led = BTreeSet::from([self.leader.holder.to_string()]);
-        // Without a history, the leader alone is named.
         let past = read(storage, &self.key).await.unwrap_or_default();
         led.extend(past.into_iter().map(|past| past.holder));
         let hint = if led.contains(to.as_str()) {
@@ -169,6 +191,7 @@ impl<'a> StepDownWait<'a> {
                     return Err(InspectionError::new(exit::UNFINISHED, why));
                 }
                 Some(Progress::Lost) => {
+                    self.remove(request).await;
                     let leader = &self.leader.holder;
                     return Err(refused(format!("{leader} lost the slot before it began to step down")));
                 }
@@ -199,7 +222,10 @@ impl<'a> StepDownWait<'a> {
     async fn withdraw(&self, stands: &StepDown) -> Result<bool, InspectionError> {
         let StorageInspector { storage, cluster, .. } = self.inspector;
         match storage.advance_step_down(cluster, stands, Stage::Withdrawn).await {
-            Ok(StageChange::Done(_)) => Ok(true),
+            Ok(StageChange::Done(withdrawn)) => {
+                self.remove(&withdrawn).await;
+                Ok(true)
+            }
             Ok(StageChange::Overtaken(_)) => Ok(false),
             Err(WriteError::NotApplied(_) | WriteError::Unknown(_)) if self.has_time() => Ok(false),
             Err(refusal) => {
@@ -236,7 +262,8 @@ impl<'a> StepDownWait<'a> {
         refused(format!("standby {to} did not answer {unchanged}. {hint}"))
     }
 
-    async fn wait_for_next_leader(&mut self) -> Result<(), InspectionError> {
+    /// If it gives up, the request stays: others defer to the standby until the next leadership.
+    async fn wait_for_next_leader(&mut self, request: &StepDown) -> Result<(), InspectionError> {
         let StorageInspector { storage, name, clock, .. } = self.inspector;
         let slot = self.key.slot;
         let mut released_at = None;
@@ -245,6 +272,7 @@ impl<'a> StepDownWait<'a> {
             let now = clock.now();
             match found {
                 Some(Slot::Held { entry, .. }) if entry.epoch != self.leader.epoch => {
+                    self.remove(request).await;
                     return self.report_next_leader(&entry, now, released_at.unwrap_or(now));
                 }
                 Some(Slot::Vacant(_)) => {
@@ -289,7 +317,7 @@ impl<'a> StepDownWait<'a> {
         match outcome {
             Ok(found) => Ok(Some(found)),
             Err(ReadError::Unavailable(_)) if self.has_time() => Ok(None),
-            Err(refusal) => Err(refusal.into()),
+            Err(refusal) => Err(InspectionError::unconfirmed(refusal)),
         }
     }
 
@@ -316,8 +344,8 @@ Example:
   vvm step-down --storage sqlite:/var/lib/payroll/leader.db --name payroll --to machine-2
 
 Exit status: 0 done; 75 refused, nothing has changed; 76 the leader stepped
-down, but the requested state is not reached yet; 64 wrong arguments; 66 no
-such storage or name; 69 the storage refused; 71 the system refused")]
+down, or may yet, but the requested state is not reached; 64 wrong arguments;
+66 no such storage or name; 69 the storage refused; 71 the system refused")]
 pub(crate) struct StepDownArgs {
     #[command(flatten)]
     pub(crate) target: TargetArgs,
@@ -346,12 +374,54 @@ fn parse_to(text: &str) -> Result<Holder, Box<dyn Error + Send + Sync>> {
 mod tests {
     use super::*;
     use crate::{args::tests::parsed, inspection::tests::Interrupted, liveness::tests::record};
+    use async_trait::async_trait;
     use std::{num::NonZeroU32, sync::Arc};
     use testing_time::MockClock;
     use vvm_clock::{Clock, SystemClock};
-    use vvm_storage::{ClusterName, SlotNumber, SysVvmStorage, mem::MemDatabase};
+    use vvm_storage::{
+        ClusterName, Partition, SlotNumber, Step, StepOutcome, SysVvmStorage, mem::MemDatabase,
+        testing::Layer,
+    };
 
-    /// The former order of the reads called a hand-over between two of them a loss.
+    #[derive(Debug)]
+    struct Unanswered(Arc<dyn SysVvmStorage>, bool);
+
+    #[async_trait]
+    impl Layer for Unanswered {
+        fn beneath(&self) -> &dyn SysVvmStorage {
+            &*self.0
+        }
+
+        async fn commit(&self, at: Partition, step: Step) -> Result<StepOutcome, WriteError> {
+            if self.1 {
+                self.0.commit(at, step).await?;
+            }
+            Err(WriteError::Unknown("no answer".into()))
+        }
+    }
+
+    #[tokio::test]
+    async fn request_without_an_answer_is_followed_if_it_stands_and_may_stand_otherwise() {
+        for is_applied in [true, false] {
+            let clock: Arc<dyn Clock> = Arc::new(MockClock::new());
+            let beneath = MemDatabase::new(Arc::clone(&clock)).open();
+            let storage = ElectionsTtlStorage::new(Arc::new(Unanswered(beneath, is_applied)).into_storage());
+            let inspector = StorageInspector::on_storage(storage, "a", clock);
+            let key = ElectionKey { cluster: inspector.cluster.clone(), slot: SlotNumber::FIRST };
+            let args: StepDownArgs = parsed(&["--storage", "sqlite:x.db", "--name", "a"]);
+            let leader = (key, record("former", 1, 1));
+            let asked =
+                StepDownWait::new(&inspector, &args, leader, Signals::of_children().unwrap()).ask().await;
+            match asked {
+                Ok(request) => assert!(is_applied && request.stage == Stage::Asked),
+                Err(refusal) => {
+                    let is_unfinished = matches!(refusal, InspectionError::Status(exit::UNFINISHED, _));
+                    assert!(!is_applied && is_unfinished, "{refusal}");
+                }
+            }
+        }
+    }
+
     #[tokio::test]
     async fn handover_before_any_of_the_reads_is_never_a_loss() {
         for number in 1..=4 {
@@ -379,7 +449,6 @@ mod tests {
         }
     }
 
-    /// It hears of nothing any more, so its next look shows it the request.
     #[tokio::test]
     async fn standby_that_looks_after_the_longest_interval_answers_in_time() {
         let clock = MockClock::new();

@@ -1,5 +1,5 @@
 use crate::VVM;
-use harness::{Running, Trial, eventually};
+use harness::{Running, Trial, eventually, has};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::{fs, process::Stdio, thread};
@@ -160,9 +160,10 @@ fn request_that_times_out_has_status_76_and_the_leader_continues_to_stop() {
     let trial = VVM.trial();
     let mut leader = slow_leader(&trial, "trap '' TERM");
     let _standby = candidate(&trial, "b").waiting();
-    let (code, out, error) = trial.about("step-down", &["--timeout", "3s"]);
+    let (code, out, error) = trial.about("step-down", &["--to", "b", "--timeout", "3s"]);
     assert_eq!((code, out.as_str()), (76, ""), "{error}");
     assert!(error.contains("a still stops its work"), "{error}");
+    has!(trial.slots()[0]["stepping_down"], "to" == "b", "stage" == "begun");
     let (code, out, error) = trial.about("pause", &["--wait", "300ms"]);
     assert_eq!(code, 76, "{out}{error}");
     assert!(error.contains("a leads slot 1 (epoch ") && error.contains("The pause stands"), "{error}");
