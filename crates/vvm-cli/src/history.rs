@@ -149,7 +149,6 @@ pub(crate) fn timeline(name: &str, lines: &[LeadershipRow], now: Duration) -> Ti
     }
 }
 
-/// Returns what the words of an end tell, and the first of them.
 fn end_kind(end: &str) -> (MarkKind, String) {
     let has = |words: &[&str]| words.iter().any(|word| end.contains(word));
     let kind = if has(&["not recorded", "no end was recorded", "not renewed", "leadership lost"]) {

@@ -5,12 +5,13 @@ use crate::{
     announce::printable,
     args::{CandidateArgs, InvalidValue, TargetArgs, parse_duration, parse_failures, parse_line_of_text},
     exit,
+    history::unrecorded_end,
     inspection::{InspectionError, operate},
     result_file::Outcome,
     shown::{Moment, Style, print_rows},
 };
 use clap::Args;
-use ielections::TtlStorage as _;
+use ielections::{Epoch, Slot, TtlStorage as _};
 use jiff::{
     Timestamp,
     civil::{Date, Time},
@@ -25,7 +26,7 @@ use vvm_host::{
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct OnceArgs {
-    /// The period, e.g. "$(date -u +%F)" for a day: the same text on all machines, and another one for each period
+    /// The period, e.g. "$(date +%F)" for a day: the same text on all machines, and another one for each period
     #[arg(long, value_name = "TEXT", value_parser = parse_period)]
     pub(crate) period: String,
     /// How often the command may be started for one period, on all machines together
@@ -39,7 +40,7 @@ pub(crate) struct OnceArgs {
     /// such as dates, counters and versions
     #[arg(long)]
     pub(crate) skip_if_newer_done: bool,
-    /// Print nothing unless something went wrong, for cron
+    /// Print nothing unless the period was skipped or something went wrong, for cron
     #[arg(long)]
     pub(crate) quiet: bool,
     /// How many periods are remembered, from 32 to 400: the largest number of all starts counts. A period older than
@@ -103,6 +104,7 @@ fn parse_keep(text: &str) -> Result<NonZeroU32, InvalidValue> {
 pub(crate) enum OnceEnd {
     /// `vvm` ends with this outcome and status, however its command ended, if it ran.
     Reason(Outcome, u8, String),
+    Skipped(String),
     Marked(String),
     Failed(String),
 }
@@ -114,7 +116,7 @@ impl OnceEnd {
         match decision {
             Decision::Run { .. } => None,
             Decision::Done(past) => Some(done(format!("period {period} is done: {}", Attempt(past)))),
-            Decision::Superseded(newer) => Some(done(format!(
+            Decision::Superseded(newer) => Some(Self::Skipped(format!(
                 "period {period} is skipped: the newer period {} is done: {}",
                 printable(&newer.period),
                 Attempt(newer)
@@ -140,7 +142,7 @@ impl OnceEnd {
     }
 
     pub(crate) fn text(&self) -> &str {
-        let (Self::Reason(_, _, text) | Self::Marked(text) | Self::Failed(text)) = self;
+        let (Self::Reason(_, _, text) | Self::Skipped(text) | Self::Marked(text) | Self::Failed(text)) = self;
         text
     }
 }
@@ -201,12 +203,12 @@ pub(crate) fn history(target: &TargetArgs, as_json: bool) -> ExitCode {
     operate(target.pair(), Purpose::Read, async |inspector| {
         inspector.slots().await?;
         let Some(key) = inspector.keys_of(None).pop() else { return Ok(0) };
-        let leading = inspector.storage.get(&key).await?.entry().map(|entry| entry.epoch);
+        let slot = inspector.storage.get(&key).await?;
         let periods = match periods(inspector).await {
             Err(PeriodError::NoDocuments) => Periods::default(),
             periods => periods.map_err(|error| InspectionError::new(exit::STORAGE, error))?,
         };
-        let line = |past: &PastPeriod| PeriodRow { state: past.state(leading), past: past.clone() };
+        let line = |past: &PastPeriod| PeriodRow { state: past.state(leading(&slot)), past: past.clone() };
         let lines = periods.list().iter().map(line).collect::<Vec<_>>();
         let columns = [
             ("PERIOD", 20),
@@ -236,9 +238,29 @@ pub(crate) fn history(target: &TargetArgs, as_json: bool) -> ExitCode {
     })
 }
 
+fn leading(slot: &Slot) -> Option<Epoch> {
+    let epoch = slot.entry()?.epoch;
+    unrecorded_end(epoch.get(), slot).is_none().then_some(epoch)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::is_local_hour;
+    use super::*;
+    use crate::liveness::tests::record;
+
+    #[test]
+    fn attempt_runs_while_its_record_stands_and_is_not_known_to_be_stale() {
+        let past: PastPeriod = serde_json::from_value(serde_json::json!({
+            "period": "p", "done": false, "attempts": 1, "holder": "a", "epoch": 7, "started_ms": 1
+        }))
+        .unwrap();
+        let state = |proven_age: Option<u64>, epoch| {
+            let proven_age = proven_age.map(Duration::from_secs);
+            past.state(leading(&Slot::Held { entry: record("a", epoch, 1), proven_age }))
+        };
+        assert_eq!([state(Some(1), 7), state(None, 7)], ["running"; 2]);
+        assert_eq!([state(Some(20), 7), state(Some(1), 8)], ["interrupted"; 2]);
+    }
 
     #[test]
     fn hour_that_only_clocks_of_another_zone_show_is_a_local_one() {

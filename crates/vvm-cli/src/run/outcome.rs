@@ -89,6 +89,7 @@ impl ExitReason {
         let text = self.text.map_or_else(|| what.to_owned(), |text| format!("{text}; {what}"));
         match end {
             OnceEnd::Reason(outcome, status, what) => Self::exit(*outcome, *status, what),
+            OnceEnd::Skipped(what) => Self::exit(Outcome::AlreadyDone, 0, what),
             // It was stopped, and ended with 0 without having done its work.
             OnceEnd::Failed(_) if self.farewell == ExitWish::Exit(0) => {
                 let signal = if let Cause::Stopped(signal) = cause { *signal } else { Signal::TERM };

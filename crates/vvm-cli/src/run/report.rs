@@ -8,6 +8,7 @@ use crate::{
     announce::{is_quiet, say_text},
     exit,
     leadership::{ExitWish, Leadership, ToGuardian},
+    once::OnceEnd,
     result_file::{Outcome, Report},
 };
 use ielections::Standing;
@@ -33,7 +34,8 @@ impl CommandRunner {
 
     pub(super) fn campaign_ended(&self, run: &LeadershipRun, cause: &Cause) -> ExitReason {
         let reason = ExitReason::from_cause(cause, run);
-        if !is_quiet() || reason.farewell != ExitWish::Exit(0) {
+        let is_skipped = matches!(run.once.get(), Some(OnceEnd::Skipped(_)));
+        if !is_quiet() || reason.farewell != ExitWish::Exit(0) || is_skipped {
             self.announce(&reason, run);
         }
         // After the guardian's death the next `vvm run` may write the same file already.

@@ -138,7 +138,7 @@ fn periods_that_wait_on_one_machine_run_oldest_first() {
     let expected = ["02", "03", "05", "06"].map(|minute| format!("2026-11-24T03:{minute} 1"));
     assert_eq!(attempts(&trial), expected);
 
-    let late = run("04").with(["--skip-if-newer-done"]).finish();
+    let late = run("04").with(["--skip-if-newer-done", "--quiet"]).finish();
     late.assert_ended(0, "period 2026-11-24T03:04 is skipped: the newer period 2026-11-24T03:06 is done");
     assert_eq!(attempts(&trial).len(), 4);
 }
@@ -309,7 +309,6 @@ fn command_that_can_not_be_started_is_an_attempt() {
     has!(&periods(&trial)[0], "state" == "failed", "attempts" == 1);
 }
 
-/// The result file and the events tell a period that was done from one that is done now.
 #[test]
 fn result_file_and_events_name_what_happened() {
     let trial = VVM.trial();
