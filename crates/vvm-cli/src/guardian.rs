@@ -20,7 +20,7 @@ use crate::{
 use ielections::Holder;
 use rustix::process::getpid;
 use std::{iter, process::ExitCode};
-use vvm_clock::SystemClock;
+use vvm_clock::{Instant, SystemClock};
 use vvm_containment::{Containment, GuardEnded, GuardReport, ProcessEnd, guard, signal_name, signal_of};
 
 pub(crate) fn main(args: &RunArgs, once: Option<&OnceArgs>, settled: &ResolvedArguments) -> ExitCode {
@@ -52,6 +52,24 @@ fn run(
         result_file::check(path, &vvm_storage::url::files(&args.candidate.storage))
             .map_err(|refusal| misuse(format!("--result-file: {refusal}")))?;
     }
+    contain(args, once, settled, &holder, began).or_else(|refusal| {
+        let (status, reason) = (refusal.conclude(), Some(refusal.to_string()));
+        let farewell = ExitWish::Exit(status);
+        let outcome = if status == exit::MISUSE { Outcome::Misuse } else { Outcome::SystemRefused };
+        let of = (args.candidate.name.as_str(), &holder);
+        let report = Report::new((outcome, farewell, reason), (Some(getpid()), None), of);
+        report.write(args.result_file.as_deref());
+        Ok((farewell, true))
+    })
+}
+
+fn contain(
+    args: &RunArgs,
+    once: Option<&OnceArgs>,
+    settled: &ResolvedArguments,
+    holder: &Holder,
+    began: Instant,
+) -> Result<(ExitWish, bool), InspectionError> {
     let mut manager = ServiceManager::of_environment();
     let mut told = HostReport::default();
     let on_wait = || {
@@ -59,7 +77,7 @@ fn run(
         manager.iter_mut().for_each(|manager| manager.tell(waits));
     };
     // The admission ends with this function.
-    let waited = match wait_for_turn(args, once, &holder, began, on_wait)? {
+    let waited = match wait_for_turn(args, once, holder, began, on_wait)? {
         QueueOutcome::Candidate(admission) => Ok(admission),
         QueueOutcome::Stopped(signal) => {
             let reason = format!("by {}", signal_name(signal.as_raw()));
@@ -74,7 +92,7 @@ fn run(
         Ok(admission) => admission,
         Err((outcome, farewell, reason)) => {
             let line = format!("{outcome}: {reason}");
-            let of = (args.candidate.name.as_str(), &holder);
+            let of = (args.candidate.name.as_str(), holder);
             let report = Report::new((outcome, farewell, Some(reason)), (Some(getpid()), None), of);
             conclude(args, &report, "info", Some(line));
             return Ok((farewell, false));
@@ -90,7 +108,7 @@ fn run(
         (BEGAN.into(), Some(began.as_nanos().to_string().into())),
     ];
     let of_stage = |stage: &str| {
-        iter::once(stage.into()).chain(settled.stage_arguments(&args.candidate, &holder)).collect()
+        iter::once(stage.into()).chain(settled.stage_arguments(&args.candidate, holder)).collect()
     };
     let arguments = of_stage(STAGE_HOST);
     let end = guard(arguments, &environment, containment, |heard| match heard {
@@ -103,8 +121,7 @@ fn run(
     if let Some(release) = Release::new(&told, &end, args) {
         release.run(of_stage(STAGE_RELEASE), settled.handed_on());
     }
-    let farewell =
-        told.farewell.unwrap_or_else(|| LeadershipEnd::new(told, &end).report(args, &holder, &end));
+    let farewell = told.farewell.unwrap_or_else(|| LeadershipEnd::new(told, &end).report(args, holder, &end));
     Ok((farewell, told.leading.is_none()))
 }
 
@@ -173,7 +190,6 @@ impl LeadershipEnd {
 mod tests {
     use super::*;
     use rustix::process::Signal;
-    use vvm_clock::Instant;
     use vvm_containment::Level;
 
     #[test]

@@ -35,6 +35,17 @@ fn files_of_the_storage_are_refused_with_64_before_it_is_opened() {
     refused("../leader.db", &["sh", "-c", &in_sub, "sh"]);
 }
 
+#[test]
+fn refusal_before_the_campaign_replaces_the_result_of_an_earlier_run() {
+    let trial = VVM.trial();
+    let run = || trial.run(["true"]).with(["--result-file", &trial.result_file()]);
+    run().finish().assert_code(0);
+    let limited = run().through(["sh", "-c", "ulimit -n 4; exec \"$@\"", "sh"]).finish();
+    limited.assert_ended(71, "ulimit -n");
+    has!(trial.result(), "outcome" == "system_refused", "exit_status" == 71);
+    assert!(trial.result()["reason"].as_str().unwrap().contains("ulimit -n"));
+}
+
 /// A file that is mounted into a container is like this.
 #[test]
 fn writable_file_in_a_folder_that_is_not_is_written_in_place() {
