@@ -47,8 +47,6 @@ export function run(options: Options, lead: (term: Term, host: Host) => unknown)
 export class NotStarted extends Error {}
 /** The host has refused the connection. The text says why. */
 export class Refused extends Error {}
-/** The deadlines of the host are on another clock, as in a time namespace of its own. */
-export class OtherClock extends Error {}
 /** The host has closed the connection, or can't be understood. It ends this program. */
 export class Closed extends Error {}
 /** The leadership ends: begin nothing more. */
