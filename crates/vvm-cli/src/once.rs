@@ -5,8 +5,8 @@ use crate::{
     announce::printable,
     args::{CandidateArgs, InvalidValue, TargetArgs, parse_duration, parse_failures, parse_line_of_text},
     exit,
-    history::unrecorded_end,
     inspection::{InspectionError, operate},
+    liveness::{Liveness, Observation},
     result_file::Outcome,
     shown::{Moment, Style, print_rows},
 };
@@ -19,6 +19,7 @@ use jiff::{
 };
 use serde::Serialize;
 use std::{num::NonZeroU32, process::ExitCode, time::Duration};
+use vvm_clock::Instant;
 use vvm_host::{
     once::{Decision, LEAST_KEPT, LONGEST_PERIOD, MOST_KEPT, Once, PastPeriod, PeriodError, Periods, read},
     operate::{Purpose, StorageInspector},
@@ -240,7 +241,7 @@ pub(crate) fn history(target: &TargetArgs, as_json: bool) -> ExitCode {
 
 fn leading(slot: &Slot) -> Option<Epoch> {
     let epoch = slot.entry()?.epoch;
-    unrecorded_end(epoch.get(), slot).is_none().then_some(epoch)
+    (Observation::default().add(slot, Instant::ORIGIN) != Liveness::Stale).then_some(epoch)
 }
 
 #[cfg(test)]
