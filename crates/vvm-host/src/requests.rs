@@ -200,7 +200,8 @@ impl RequestHandler<'_> {
                 // and none that has begun. If it fails, the next look repeats it.
                 let _outcome = self.advance(&request, Stage::Withdrawn).await;
             }
-            let is_asked = requests.step_down.is_some();
+            let is_asked =
+                requests.step_down.as_ref().is_some_and(|request| request.is_about(slot, Some(epoch)));
             if let Some(demand) = self.demand(leading, requests).await {
                 return Some(demand);
             }
