@@ -272,6 +272,26 @@ fn released_slot_that_seems_held_again_is_read_linearizably() {
     }
 }
 
+/// The leader whose renewal was lost may still work. Shows I5.
+#[test]
+fn record_that_went_back_is_observed_for_a_ttl_whatever_age_is_proven() {
+    let restored = || aged(renewed(0), Ttl::DEFAULT.get());
+    let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
+    let mut now = next_after(&mut campaign, BEGAN, scanned([renewed(1)]));
+    sends(&mut campaign, now, CampaignEvent::Woken);
+    assert!(matches!(sends(&mut campaign, now, scanned([restored()])), CampaignStep::Read(0, _)));
+    let expires = now.after(Ttl::DEFAULT.get());
+    let mut step = campaign.on(now, CampaignEvent::Read(Ok(restored())));
+    while let CampaignStep::Sleep(until) = step {
+        now = until;
+        step = match sends(&mut campaign, now, CampaignEvent::Woken) {
+            CampaignStep::Scan(_) => campaign.on(now, scanned([restored()])),
+            step => step,
+        };
+    }
+    assert!(matches!(step, CampaignStep::TakeOver(0, ..)) && now == expires, "{step:?} at {now:?}");
+}
+
 #[test]
 fn storage_that_lost_an_epoch_ends_the_campaign() {
     let (mut campaign, now) = second_scan();

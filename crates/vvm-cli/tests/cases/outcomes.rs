@@ -195,3 +195,25 @@ mod timed {
         });
     }
 }
+
+/// A thread finds a server's address. The limit counts all processes of a user, so this one has no others.
+#[cfg(feature = "etcd")]
+#[test]
+fn too_low_thread_limit_ends_no_host_by_a_panic() {
+    const USER: [&str; 4] = ["setpriv", "--reuid=1234567", "--regid=1234567", "--clear-groups"];
+    if !rustix::process::geteuid().is_root() {
+        return println!("not tested: another user's limits need root");
+    }
+    let trial = VVM.trial();
+    let copy = format!("shift; exec '{}' \"$@\"", trial.folder().join("vvm").display());
+    let is_tried = (4..40).any(|most| {
+        let limit = format!("--nproc={most}");
+        let limited = ["prlimit", &limit].into_iter().chain(USER).chain(["sh", "-c", &copy, "sh"]);
+        let run = trial.run(["true"]).with(["--storage", "etcd://localhost:1/x", "--acquire-timeout", "0"]);
+        let run = run.without(["--containment"]).with(["--containment", "guardian"]);
+        let finished = run.as_ordinary_user(&trial).through(limited).finish();
+        assert!(!finished.says("the host process died"), "{most}: {:#?}", finished.stderr);
+        finished.says("no etcd answers")
+    });
+    assert!(is_tried);
+}

@@ -93,12 +93,14 @@ fn stop_within_the_quiet_time_ends_vvm_without_a_release() {
 }
 
 #[test]
-fn refusal_of_a_full_disk_is_quoted_when_the_release_is_given_up() {
+fn full_disk_is_quoted_at_the_start_and_when_the_release_is_given_up() {
     let trial = VVM.trial();
     let disk = trial.folder().join("disk").display().to_string();
     fs::create_dir(&disk).unwrap();
-    let mount = format!("mount -t tmpfs -o size=1m none {disk}; exec \"$@\"");
-    let with_disk = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", &mount, "sh"];
+    let mount = |limit| format!("mount -t tmpfs -o {limit} none {disk}; exec \"$@\"");
+    let (of_size, of_files) = (mount("size=1m"), mount("nr_inodes=3"));
+    let with = |mount| ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, "sh"];
+    let with_disk = with(&of_size);
     if VVM.level() != Level::Guardian || !is_permitted(&[&with_disk[..], &["true"]].concat()) {
         return println!("not tested: this machine or level does not allow mount namespaces");
     }
@@ -109,6 +111,9 @@ fn refusal_of_a_full_disk_is_quoted_when_the_release_is_given_up() {
     finished
         .assert_ended(79, "the record is not released and expires by its TTL: not applied: the disk is full");
     assert!(!finished.says("the storage does not answer"), "{:#?}", finished.stderr);
+    // The folder, the file and its log are the three files.
+    let run = trial.run(["true"]).with(["--storage", &storage, "--acquire-timeout", "0"]);
+    run.through(with(&of_files)).finish().assert_ended(75, "the disk has no room");
 }
 
 fn releases(trial: &Trial) -> Pid {

@@ -282,8 +282,7 @@ fn describe(cause: &ExecutionError) -> String {
     match cause {
         ExecutionError::LastAttemptError(RequestAttemptError::DbError(error, words)) => match error {
             DbError::Unavailable { required, alive, .. } => format!(
-                "no quorum: {required} copies must answer, and the nodes of {alive} are up. Start the others, or \
-                 ALTER KEYSPACE to fewer copies"
+                "no quorum: {required} copies must answer, and the nodes of {alive} are up. Start the others"
             ),
             DbError::Unauthorized => format!("{words}: GRANT SELECT and MODIFY on the keyspace"),
             DbError::Invalid => format!(

@@ -12,6 +12,8 @@ pub(super) struct SlotObservation {
     pub(super) doubtful: bool,
     /// A renewal or a new leader was seen: a leader was alive while this candidate observed the slot.
     pub(super) alive: bool,
+    /// The storage lost the writes of a leader that may still work, so no age that it proves counts.
+    is_restored: bool,
 }
 
 #[derive(Clone, Hash, Debug, Default)]
@@ -44,6 +46,7 @@ impl SlotObservation {
             Slot::Vacant(vacant) => self.state = SlotState::Vacant(*vacant),
             Slot::Held { entry, proven_age } => {
                 // A proven age only brings the first sight forward.
+                let proven_age = proven_age.filter(|_| !self.is_restored);
                 let written_before = now.before(proven_age.unwrap_or_default());
                 match &mut self.state {
                     SlotState::Held { entry: known, first_seen } if known.is_same_write(entry) => {
@@ -51,7 +54,9 @@ impl SlotObservation {
                     }
                     state => {
                         // It was written since the last read.
-                        self.alive |= !matches!(state, SlotState::Unseen);
+                        let is_first = matches!(state, SlotState::Unseen);
+                        self.alive |= !is_first;
+                        self.is_restored &= is_first;
                         *state = SlotState::Held { entry: entry.clone(), first_seen: written_before };
                     }
                 }
@@ -187,7 +192,7 @@ impl Campaign {
         }
         if !view.see(found, now) {
             // Within one epoch no other candidate can have led, so the observation starts anew.
-            *view = SlotObservation::default();
+            *view = SlotObservation { is_restored: true, ..SlotObservation::default() };
             view.see(found, now);
         }
         Ok(())

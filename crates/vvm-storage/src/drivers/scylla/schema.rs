@@ -310,6 +310,9 @@ pub(super) fn check_datacenter(session: &Session, address: &Address) -> Result<(
     )))
 }
 
+/// Before the repair, a quorum may lie on new copies, which are empty.
+const CHANGE: &str = "Stop all candidates, ALTER KEYSPACE, then `nodetool repair --full` on each node";
+
 /// What is unwise about the keyspace. Fails if the data centre of a local level has no copies.
 pub(super) fn copies(session: &Session, address: &Address) -> Result<Vec<String>, OpenError> {
     let state = session.get_cluster_state();
@@ -350,11 +353,8 @@ fn judge(
         }
         (Strategy::SimpleStrategy { replication_factor }, _) => {
             if datacenters > 1 {
-                concerns.push(
-                    "SimpleStrategy puts copies into random data centres: ALTER KEYSPACE to \
-                     NetworkTopologyStrategy"
-                        .to_owned(),
-                );
+                let why = "SimpleStrategy puts copies into random data centres: use NetworkTopologyStrategy";
+                concerns.push(format!("{why}. {CHANGE}"));
             }
             *replication_factor
         }
@@ -362,16 +362,13 @@ fn judge(
         _ => return Ok(Vec::new()),
     };
     match copies {
-        1 => concerns.push(
+        1 => concerns.push(format!(
             "there is one copy of each record: while its node is down no candidate leads, and if its disk is \
-             lost so are the epochs. Three copies let one node fail: ALTER KEYSPACE"
-                .to_owned(),
-        ),
-        2 => concerns.push(
-            "there are two copies of each record, and both nodes must answer: three let one node fail. ALTER \
-             KEYSPACE"
-                .to_owned(),
-        ),
+             lost so are the epochs. Three copies let one node fail. {CHANGE}"
+        )),
+        2 => concerns.push(format!(
+            "there are two copies of each record, and both nodes must answer: three let one node fail. {CHANGE}"
+        )),
         _ => {}
     }
     Ok(concerns)

@@ -164,12 +164,10 @@ const USER_VERSION: i64 = 2;
 
 fn prepare(path: &Path, connection: &Connection) -> Result<Provenance, Obstacle> {
     let sqlite = |cause| of_sqlite(path, cause);
+    // One consistent view: another process may be creating the tables.
+    let has_our_tables = || has_tables(path, &*connection.unchecked_transaction().map_err(sqlite)?);
     // Before any change, even of the journal mode: another program's database is not changed.
-    let is_made = {
-        // One consistent view: another process may be creating the tables.
-        let view = connection.unchecked_transaction().map_err(sqlite)?;
-        has_tables(path, &view)?
-    };
+    let is_made = has_our_tables()?;
     if connection.is_readonly(rusqlite::MAIN_DB).map_err(sqlite)? {
         return Err(read_only_file(path));
     }
@@ -177,7 +175,12 @@ fn prepare(path: &Path, connection: &Connection) -> Result<Provenance, Obstacle>
     connection.pragma_update(None, "synchronous", "FULL").map_err(sqlite)?;
     // macOS needs it for a sync that reaches the disk; elsewhere it has no effect.
     connection.pragma_update(None, "fullfsync", true).map_err(sqlite)?;
-    if is_made { Ok(Provenance::Existing) } else { make_tables(path, connection) }
+    if !is_made {
+        return make_tables(path, connection);
+    }
+    // Opens the log, also of a file that had none, as that of `VACUUM INTO`.
+    has_our_tables()?;
+    Ok(Provenance::Existing)
 }
 
 /// Whether it is a database of this driver; `false` if it is new. Call it within a transaction.

@@ -4,7 +4,7 @@ use super::file_limit;
 use crate::opening::{OpenError, OpenErrorKind};
 use rusqlite::{ErrorCode, ffi};
 use rustix::{
-    fs::{Access, access},
+    fs::{Access, access, statvfs},
     io::Errno,
 };
 use std::{
@@ -113,6 +113,7 @@ pub(super) fn of_sqlite(path: &Path, cause: rusqlite::Error) -> Obstacle {
                 Some(folder) if access(folder, Access::WRITE_OK | Access::EXEC_OK).is_err() => {
                     read_only_folder(folder)
                 }
+                Some(folder) if lacks_inodes(folder) => no_room(),
                 Some(folder) if lacks_descriptors(folder) => {
                     let why = "this process has too many open files; allow more (ulimit -n)";
                     let error = OpenError::new(OpenErrorKind::System, format!("{at} can't be opened: {why}"));
@@ -123,6 +124,11 @@ pub(super) fn of_sqlite(path: &Path, cause: rusqlite::Error) -> Obstacle {
         }
         _ => failed(),
     }
+}
+
+/// Whether its file system can make no further file. One that counts none has a total of 0.
+fn lacks_inodes(folder: &Path) -> bool {
+    statvfs(folder).is_ok_and(|there| there.f_files > 0 && there.f_favail == 0)
 }
 
 /// Whether the process lacks the descriptors that a database needs: for file, log, index and folder. SQLite

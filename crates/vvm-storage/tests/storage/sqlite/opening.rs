@@ -34,8 +34,16 @@ async fn file_is_created_once_and_then_reopened() {
         (number("application_id"), number("user_version")),
         (i64::from(u32::from_be_bytes(*b"VVM1")), 2)
     );
-    let mode: String = by_hand.pragma_query_value(None, "journal_mode", |row| row.get(0)).unwrap();
-    assert_eq!(mode, "wal");
+    let journal = |by_hand: &rusqlite::Connection| {
+        by_hand.pragma_query_value(None, "journal_mode", |row| row.get::<_, String>(0)).unwrap()
+    };
+    assert_eq!(journal(&by_hand), "wal");
+    // A backup may have no log.
+    let backup = file.folder.path().join("backup.db");
+    by_hand.execute("VACUUM INTO ?", [backup.to_str()]).unwrap();
+    assert_eq!(journal(&rusqlite::Connection::open(&backup).unwrap()), "delete");
+    let restored = SqliteStorage::open(&backup, ANYWHERE).await.unwrap();
+    assert_eq!(restored.read(slot()).await.unwrap(), vacant(Some(1)));
 }
 
 #[tokio::test]
