@@ -288,10 +288,11 @@ const NOT_WARM: [Excluded; 4] = [
 ];
 
 /// For `vvm elect` the first alone.
-const NOT_WITH_SUCCESSOR: [Excluded; 3] = [
+const NOT_WITH_SUCCESSOR: [Excluded; 4] = [
     ("slots", "1", "a successor is for a name with one slot"),
     ("warm", "false", "a warm app is not told yet when its deadline comes nearer"),
     ("pre_stop", "", "after a loss, 0.15 of --support is too short for it"),
+    ("quiet_time", "0", "a successor does not wait for it"),
 ];
 
 fn is_set(command: &ArgMatches, option: &str) -> bool {
@@ -348,7 +349,6 @@ fn check_successor(matches: &ArgMatches) -> Result<(), Error> {
                     docs/choosing.md compares them\n";
         return Err(refusal_of(SUCCESSOR, ErrorKind::ArgumentConflict, what.into()));
     }
-    // The doctor is not told what is advertised.
     if let Ok(advertised) = command.try_get_one::<SocketAddr>("successor_advertise")
         && let Some(address) = advertised.or_else(|| command.get_one(SUCCESSOR))
         && address.ip().is_unspecified()

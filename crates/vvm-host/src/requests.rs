@@ -48,7 +48,8 @@ impl StopDemand {
 /// take-over (I1). Reads again while the storage fails, for as long as an acquisition counts as fresh.
 pub(crate) async fn may_work(storage: &HostStorage) -> Result<(), StopDemand> {
     let (clock, ttl) = (&storage.status.clock, storage.status.candidate.ttl);
-    let (give_up_at, retry_pause) = (clock.now().after(ttl.get() / 4), Timing::new(ttl).retry_pause());
+    let (give_up_at, retry_pause) =
+        (clock.now().after(ttl.get() / 4), Timing::new(ttl).retry_pause().min(Terms::POLL));
     let mut cause = "it does not answer".to_owned();
     loop {
         let pause = tokio::select! {

@@ -115,6 +115,11 @@ impl<K: Key> Engine<K> {
         {
             leading.standing.state().lose(Loss::HandedBack);
             leading.handing_back = Some(reply);
+            // Before that of the TTL: no deadline later than that is in force at any time (I3). And before a call in flight is
+            // answered, which may take longer than the support period.
+            if let Some(armed) = leading.support.as_mut().and_then(|support| support.armed.take()) {
+                self.env.deadman.disarm(armed);
+            }
             self.settle(id);
         }
     }
@@ -149,10 +154,6 @@ impl<K: Key> Engine<K> {
             self.remove(id);
             return;
         };
-        // That of the TTL last: no deadline later than that is in force at any time (I3).
-        if let Some(armed) = leading.support.and_then(|support| support.armed) {
-            self.env.deadman.disarm(armed);
-        }
         self.env.deadman.disarm(leading.armed);
         if leading.gone {
             let _ = reply.send(ReleaseOutcome::AlreadyGone);

@@ -315,6 +315,36 @@ fn hand_back_near_the_end_of_the_ttl_moves_no_deadline_later() {
     });
 }
 
+/// The call is limited by the TTL, and no work is left.
+#[test]
+fn hand_back_during_a_slow_renewal_ends_the_support_period_at_once() {
+    in_mock_time(async |pair| {
+        let leadership = pair.leader.acquire().await;
+        let handing_back = async {
+            pair.until_named().await;
+            for verb in [Verb::CompareAndSwap, Verb::Get] {
+                pair.leader.storage.fail_always(verb, Fault::SlowAnswer(TTL));
+            }
+            pair.pass(TTL / 3).await;
+            assert_eq!((leadership.standing().loss(), pair.leader.process.deadman.armed()), (None, 2));
+            let renewals = || pair.leader.storage.count(Verb::CompareAndSwap);
+            let before = renewals();
+            pair.until(|| renewals() > before).await;
+            let released = leadership.release();
+            pair.pass(P / 10).await;
+            assert_eq!(
+                pair.leader.process.deadman.armed(),
+                1,
+                "that of the TTL, until the renewal is answered"
+            );
+            pair.leader.storage.heal();
+            released.await;
+        };
+        let (next, ()) = tokio::join!(pair.standby.acquire(), handing_back);
+        next.release().await;
+    });
+}
+
 /// Shows N1: neither the successor nor the storage answers.
 #[test]
 fn leader_without_successor_and_storage_is_lost_and_dead_within_the_support_period() {

@@ -105,7 +105,6 @@ impl CommandRunner {
                 at.is_some() && *at >= deadline.min(*self.starter.deadline.borrow())
             }) => Ok(()),
             () = stop.cancelled() => Err(StopRequested.into()),
-            // As long as an acquisition counts as fresh.
             () = self.clock.sleep(self.args.candidate.ttl.get() / 4) => Err(GuardianSilent.into()),
         }
     }

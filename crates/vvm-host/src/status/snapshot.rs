@@ -45,7 +45,6 @@ impl HostStatus {
             "leaderships": telemetry.leaderships.get(), "take_overs": telemetry.take_overs.get(),
             "restarts": telemetry.restarts.get(), "check_failures": telemetry.check_failures.get(),
             "failures": failures.collect::<Map<_, _>>(),
-            // The newest first.
             "changes": changes,
             "losses": losses.map(|(reason, count)| (reason.into(), count.into())).collect::<Map<_, _>>(),
         });

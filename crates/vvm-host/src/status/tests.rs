@@ -356,7 +356,6 @@ fn unanswered_call_is_a_failure() {
     run(async |scene| {
         let leadership = scene.lead().await;
         scene.faulty.fail_next(Fault::Hang);
-        // An attempt has a tenth of the TTL.
         scene.clock.sleep(Duration::from_millis(7_500)).await;
         assert_eq!(scene.failures(), [("write", "no_answer", 1)]);
         // A renewal without an answer is read back.

@@ -364,7 +364,6 @@ mod tests {
             let next = (own.0, Epoch::new(own.1.get() % Epoch::MAX + 1).unwrap());
             let mut flipped = *own.0.as_bytes();
             flipped[15] ^= 1;
-            // A reader of the leader's document.
             let reader = OwnKey::new(&OsEntropy::default());
             let claimed = reader.with_leader(&pair.leader.public, slot(), own).unwrap();
             let other = Pair::new();

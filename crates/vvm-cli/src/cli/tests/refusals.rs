@@ -263,6 +263,7 @@ fn successor_is_refused_with_the_reason_where_it_can_not_be() {
         ),
         (&["--warm"], "--warm can't be used with --successor: a warm app is not told yet"),
         (&["--pre-stop", "./drain"], "--pre-stop can't be used with --successor: after a loss"),
+        (&["--quiet-time", "3s"], "--quiet-time can't be used with --successor: a successor does not wait"),
         (&["--support", "1s"], "a support period of 1s does not fit a TTL of 20s"),
         (&["--support", "31s", "--ttl", "5m"], "it must be between 2 s and 30 s"),
         (&["--ttl", "16s"], "at most a quarter of the TTL: choose another --support, or a longer --ttl"),

@@ -239,7 +239,6 @@ async fn document_of_another_leadership_is_read_again_until_it_is_replaced() {
     let leadership = scene.leadership().await;
     let entry = scene.entry().await;
     assert!(!standby.link.find_leader(&key(), &entry));
-    // The pause after a read that has not found it.
     while scene.clock.sleepers() == 0 {
         yield_now().await;
     }

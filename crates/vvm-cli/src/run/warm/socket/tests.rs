@@ -104,7 +104,6 @@ fn nothing_is_heard_of_connections_of_an_earlier_tree() {
         let mut socket = listen();
         let keeper = keeper(&socket, "speaks");
         assert!(matches!(socket.next(keeper.pid()).await.unwrap(), SocketEvent::Connected(1, _)));
-        // The second line is read with the first.
         assert_eq!(socket.next(keeper.pid()).await.unwrap(), SocketEvent::Line(1, b"one".into()));
         socket.close_all();
         assert!(socket.next(keeper.pid()).now_or_never().is_none());
