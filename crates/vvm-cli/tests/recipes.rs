@@ -546,16 +546,17 @@ fn gunicorn_replaces_workers_and_a_leading_one_hands_over() {
         recipe.command = format!("VVM_CONTAINMENT={level} {}", recipe.command);
         sandbox.start(&recipe);
         sandbox.wait_for(1, "report, epoch …");
-        // One worker of four leads, so most requests reach others. A worker that ends may refuse.
+        // One worker of four leads, so most requests reach others. A worker that ends may refuse. One request may end several.
         eventually("the worker that leads is replaced", || {
             let _ = sandbox.request();
-            sandbox.output(1).matches(": leading, epoch ").count() == 2
+            sandbox.output(1).matches(": leading, epoch ").count() >= 2
         });
         sandbox.wait_for(1, "…vvm: reports slot 1: leading, epoch …");
         sandbox.wait_for(1, "report, epoch …");
         assert!(!sandbox.output(1).contains("starting the app again"), "gunicorn itself lives on");
         let reports = sandbox.ask("python3 workers.py").unwrap();
-        assert!(reports.starts_with("leaderships: 2, "), "{reports}");
+        let leaderships = reports.strip_prefix("leaderships: ").and_then(|rest| rest.split(',').next());
+        assert!(leaderships.unwrap().parse::<u32>().unwrap() >= 2, "{reports}");
     }
 }
 
