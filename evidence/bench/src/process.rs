@@ -87,7 +87,6 @@ pub(crate) struct Used {
     pub(crate) proportional: u64,
     /// Resident memory, in bytes: shared pages count more than once.
     pub(crate) resident: u64,
-    /// CPU time of all threads that run now.
     pub(crate) cpu: Duration,
 }
 
@@ -155,7 +154,6 @@ fn cpu_time_of(process: &str) -> Result<Duration, Failure> {
         let path = thread.map_err(unreadable(&threads))?.path().join("schedstat").display().to_string();
         match fs::read_to_string(&path) {
             Ok(text) => sum += Duration::from_nanos(number_at(&path, &text, 0)?),
-            // The thread has ended meanwhile.
             Err(gone) if gone.kind() == io::ErrorKind::NotFound => {}
             Err(gone) if gone.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => {}
             Err(cause) => return Err(unreadable(&path)(cause)),

@@ -44,7 +44,6 @@ pub(crate) fn measure(quick: bool) -> Result<Vec<Figure>, Failure> {
     let mut figures = Vec::new();
     for browsers in [1, 20] {
         let looked = async {
-            // The first reads of all.
             browse(address, browsers, Duration::from_secs(10), &clock).await?;
             // No leader renews meanwhile, so all transactions are those of `vvm ui` and one or two of the count itself.
             let (_, counted) =

@@ -145,7 +145,6 @@ pub(crate) struct Storage {
     pub(crate) url: String,
     /// The TTL if none is given, in milliseconds.
     pub(crate) ttl_ms: u64,
-    /// Ends with it.
     _server: Option<Postgres>,
 }
 

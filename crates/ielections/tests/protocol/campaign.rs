@@ -16,16 +16,32 @@ fn aged(slot: Slot, age: Duration) -> Slot {
 }
 
 #[test]
-fn proven_age_shortens_the_wait_of_a_new_candidate() {
-    let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
-    sends(&mut campaign, BEGAN, CampaignEvent::Woken);
-    let nearly = aged(held(), Ttl::DEFAULT.get() - Duration::from_millis(1));
-    let CampaignStep::Sleep(until) = campaign.on(BEGAN, scanned([nearly])) else {
-        panic!("took over before its time");
-    };
-    assert_eq!(until, BEGAN.after(Duration::from_millis(1)), "not at the end of the TTL");
-    let step = sends(&mut campaign, until, CampaignEvent::Woken);
-    assert!(matches!(step, CampaignStep::TakeOver(0, ..)), "{step:?}");
+fn proven_age_of_each_record_shortens_the_wait() {
+    for renewals in [0, 1] {
+        let mut campaign = campaign(AcquireTimeout::Forever, Terms::POLL);
+        let mut now = BEGAN;
+        for seen in 0..renewals {
+            now = next_after(&mut campaign, now, scanned([aged(renewed(seen), Duration::ZERO)]));
+        }
+        let nearly = aged(renewed(renewals), Ttl::DEFAULT.get() - Duration::from_millis(1));
+        let until = next_after(&mut campaign, now, scanned([nearly]));
+        assert_eq!(until, now.after(Duration::from_millis(1)), "not at the end of the TTL");
+        let step = sends(&mut campaign, until, CampaignEvent::Woken);
+        assert!(matches!(step, CampaignStep::TakeOver(0, ..)), "{step:?}");
+    }
+}
+
+/// A record that is only found may be that of a dead leader.
+#[test]
+fn leader_is_seen_once_its_record_changes() {
+    let mut campaign = campaign(AcquireTimeout::UntilLeaderSeen, Terms::POLL);
+    let mut now = BEGAN;
+    for renewals in [0, 0] {
+        now = next_after(&mut campaign, now, scanned([renewed(renewals)]));
+    }
+    sends(&mut campaign, now, CampaignEvent::Woken);
+    let step = campaign.on(now, scanned([renewed(1)]));
+    assert!(matches!(step, CampaignStep::Failed(AcquireError::LeaderSeen { leader: Some(_) })), "{step:?}");
 }
 
 /// Candidates that start together must not all try the same slot (I11).
@@ -93,7 +109,7 @@ fn slot_that_is_never_read_ends_only_a_campaign_that_waits_for_a_leader() {
     }
 }
 
-fn renewed(renewals: u64) -> Slot {
+pub(crate) fn renewed(renewals: u64) -> Slot {
     let Slot::Held { entry, proven_age } = held() else { panic!("vacant") };
     let version = Version { write: entry.version.write + renewals, ..entry.version };
     Slot::Held { entry: Entry { version, ..entry }, proven_age }
@@ -475,7 +491,6 @@ fn deletion_of_a_record_left_behind_is_repeated_until_a_read_or_an_answer_shows_
         let step = sends(&mut campaign, until, scanned([held()]));
         assert!(matches!(step, CampaignStep::Delete(..)), "{step:?}");
     }
-    // The one without an answer was applied.
     let step = sends(&mut campaign, BEGAN, CampaignEvent::Deleted(Ok(Delete::Mismatch(gone()))));
     assert!(matches!(step, CampaignStep::Insert(..)), "{step:?}");
     let step = sends(&mut begin(), BEGAN, CampaignEvent::Deleted(Ok(Delete::Deleted)));

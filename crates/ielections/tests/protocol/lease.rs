@@ -133,6 +133,30 @@ fn earlier_record_of_the_same_leadership_is_a_storage_that_went_back() {
     }
 }
 
+/// Another part of the program may read before a renewal, and be answered after it.
+#[test]
+fn own_record_that_another_call_shows_is_no_loss() {
+    let renewed = |write| entry(1, 7).renewed(Version { write, ..entry(1, 7).version });
+    let mut lease = Lease::begin(renewed(2), BEGAN, Jitter::NONE);
+    for write in [1, 2] {
+        let step = lease.on(BEGAN, LeaseEvent::Shown(testing::held(renewed(write))), Jitter::NONE);
+        assert!(matches!(step, LeaseStep::Sleep(until) if until == lease.wake_at()), "{write}: {step:?}");
+    }
+}
+
+/// Shows I7.
+#[test]
+fn renewal_without_an_answer_is_read_back_in_the_rest_of_its_time() {
+    let mut lease = Lease::begin(entry(1, 7), BEGAN, Jitter::NONE);
+    let due = lease.wake_at();
+    lease.on(due, LeaseEvent::Woken, Jitter::NONE);
+    lease.on(due, LeaseEvent::MaySend, Jitter::NONE);
+    let (limit, after) = (TIMING.attempt_timeout(), TIMING.attempt_timeout() / 4);
+    let unknown = LeaseEvent::Renewed(Err(WriteError::Unknown(cause())));
+    let step = lease.on(due.after(after), unknown, Jitter::NONE);
+    assert!(matches!(step, LeaseStep::ReadBack { timeout, .. } if timeout == limit - after), "{step:?}");
+}
+
 const OURS: Incarnation = Incarnation::from_bytes([1; 16]);
 
 #[test]

@@ -4,6 +4,7 @@
 mod campaign;
 mod hint;
 mod lease;
+mod support;
 
 use ielections::{
     AcquireTimeout, Entropy, Holder, ReadError, Slot, Terms, Ttl, Vacant,

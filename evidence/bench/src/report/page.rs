@@ -219,7 +219,6 @@ fn escaped(text: &str) -> String {
 }
 
 macro_rules! draw {
-    // Writing to a String does not fail.
     ($out:expr, $($text:tt)*) => { let _ = writeln!($out, $($text)*); };
 }
 

@@ -57,7 +57,6 @@ impl ConnectionContext {
         if let Link::Slow(most) = self.now().link {
             self.clock.sleep(most.mul_f64(fastrand::f64())).await;
         }
-        // The sender may have been dropped.
         let _gone = self.conditions.wait_for(|conditions| conditions.link != Link::Silent).await;
     }
 

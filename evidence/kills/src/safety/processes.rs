@@ -7,7 +7,6 @@ use std::{fmt, fs};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Process {
     pub(crate) number: i32,
-    /// In ticks since boot.
     started: u64,
 }
 

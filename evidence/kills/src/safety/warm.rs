@@ -54,7 +54,6 @@ struct App {
 impl App {
     fn say(&mut self, message: &Value) -> io::Result<()> {
         match writeln!(self.stream, "{message}") {
-            // The host is gone.
             Err(cut) if [ErrorKind::BrokenPipe, ErrorKind::ConnectionReset].contains(&cut.kind()) => Ok(()),
             said => said,
         }

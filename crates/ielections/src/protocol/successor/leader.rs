@@ -168,11 +168,6 @@ impl Support {
         }
     }
 
-    /// The successor's offer, if one is named.
-    pub fn successor(&self) -> Option<Pairing> {
-        if let Phase::Named(named) = &self.phase { Some(named.pairing) } else { None }
-    }
-
     /// Returns the next step. Limits the calls of `lease` by P while a successor is or is being named, and numbers its
     /// writes (N4).
     pub fn on(&mut self, now: Instant, event: SupportEvent, lease: &mut Lease) -> SupportStep {
@@ -391,6 +386,11 @@ impl Support {
     #[must_use]
     pub fn with_ping_interval(self, ping_interval: Duration) -> Self {
         Self { ping_interval, ..self }
+    }
+
+    /// The successor's offer, if one is named.
+    pub fn successor(&self) -> Option<Pairing> {
+        if let Phase::Named(named) = &self.phase { Some(named.pairing) } else { None }
     }
 
     /// Hands on every instant, name and number, to be shifted and renumbered.

@@ -69,7 +69,6 @@ faults! {
     ClosesNothing: a_closed_handle_refuses_everything_for_good a_closed_handle_refuses_documents_for_good;
     ClosesAllHandles: closing_one_handle_leaves_the_others_open closing_one_handle_disturbs_no_other;
 
-    // Keys.
     EndsAKeyAtZero: keys_of_any_bytes_are_independent;
     IgnoresCaseOfKeys: keys_of_any_bytes_are_independent;
     CutsKeys: a_long_key_is_carried_whole_or_refused_for_good;

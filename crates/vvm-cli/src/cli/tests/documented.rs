@@ -158,7 +158,6 @@ fn of_help() -> Vec<ShownLine> {
     let mut shown = Vec::new();
     for command in described().get_subcommands() {
         let help = command.get_after_long_help().or(command.get_after_help()).map(ToString::to_string);
-        // Other lines are prose.
         let lines = help.iter().flat_map(|help| help.lines()).filter(|line| line.starts_with("  vvm "));
         shown.extend(lines.filter_map(|line| of_line(&format!("vvm {} --help", command.get_name()), line)));
     }
@@ -193,7 +192,6 @@ fn check(shown: &ShownLine, is_whole: bool) -> Result<(), String> {
     if let Some(place) = named {
         words.drain(place..(place + 2).min(words.len()));
     }
-    // URL is a placeholder.
     let words = words.iter().map(|word| if word == "URL" { "sqlite:leader.db".into() } else { word.into() });
     let words = words.collect::<Vec<OsString>>();
     // Two pages have the storage of most lines in the environment.

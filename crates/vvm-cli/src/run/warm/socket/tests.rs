@@ -300,7 +300,6 @@ fn folder_in_which_another_user_could_replace_the_socket_is_refused() {
             let refusal = Socket::listen_below(&below, clock()).unwrap_err().to_string();
             assert!(refusal.contains(&format!("mode {mode:o}")) && refusal.contains("chmod +t"), "{refusal}");
         }
-        // A link is not what is checked.
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(&below, &link).unwrap();
         assert!(matches!(Socket::listen_below(&link, clock()), Err(NoSocket::Open { .. })));
