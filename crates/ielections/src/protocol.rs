@@ -39,3 +39,11 @@ fn rebase_record((incarnation, epoch): &mut (crate::Incarnation, crate::Epoch), 
     *incarnation = version.incarnation;
     to.epoch(epoch);
 }
+
+/// Hands on the number of a write of a leadership, which is not renamed yet.
+#[cfg(feature = "testing")]
+fn rebase_write(incarnation: crate::Incarnation, write: &mut u64, to: &mut dyn Rebase) {
+    let mut version = crate::Version { incarnation, write: *write };
+    to.version(&mut version);
+    *write = version.write;
+}

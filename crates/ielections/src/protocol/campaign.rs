@@ -228,9 +228,7 @@ impl Campaign {
         let Some(target) = &mut self.target else { return };
         if let ClaimCondition::Own(own) = &target.basis {
             // Only renewals are numbered. Each attempt to claim has an incarnation of its own.
-            let mut last = Version { write: target.last_write, ..own.version };
-            to.version(&mut last);
-            target.last_write = last.write;
+            super::rebase_write(own.incarnation(), &mut target.last_write, to);
         }
         match &mut target.basis {
             ClaimCondition::Vacant(vacant) => vacant.last_epoch.iter_mut().for_each(|epoch| to.epoch(epoch)),

@@ -217,7 +217,7 @@ impl Lease {
         }
         self.last_write += 1;
         self.tried += 1;
-        let version = crate::Version { write: self.last_write, ..self.held.version };
+        let version = Version { write: self.last_write, ..self.held.version };
         let entry = self.held.renewed(version);
         self.attempts.push(Attempt { entry: entry.clone(), sent_at: now });
         self.phase = LeasePhase::Renewing;
@@ -350,9 +350,7 @@ impl Lease {
 impl Lease {
     /// Hands on every instant and version, to be shifted and renumbered.
     pub fn rebase(&mut self, to: &mut dyn super::Rebase) {
-        let mut last = Version { write: self.last_write, ..self.held.version };
-        to.version(&mut last);
-        self.last_write = last.write;
+        super::rebase_write(self.held.incarnation(), &mut self.last_write, to);
         to.entry(&mut self.held);
         to.since(&mut self.confirmed_sent_at);
         self.attempts.rebase(to);

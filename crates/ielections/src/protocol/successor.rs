@@ -30,7 +30,7 @@ mod leader;
 mod standby;
 
 #[cfg(feature = "testing")]
-use super::Rebase;
+use super::{Rebase, rebase_write};
 use crate::{Epoch, Incarnation, timing::SupportPeriod};
 pub use leader::{Support, SupportEvent, SupportStep, Withdrawal};
 pub use standby::{Successor, SuccessorEvent, SuccessorStep};
@@ -94,14 +94,6 @@ fn rebase_offer(offer: &mut [u8; 16], to: &mut dyn Rebase) {
     let mut version = crate::Version { incarnation: Incarnation::from_bytes(*offer), write: u64::MAX };
     to.version(&mut version);
     *offer = *version.incarnation.as_bytes();
-}
-
-/// Hands on the number of a write of a leadership, which is not renamed yet.
-#[cfg(feature = "testing")]
-fn rebase_write(incarnation: Incarnation, write: &mut u64, to: &mut dyn Rebase) {
-    let mut version = crate::Version { incarnation, write: *write };
-    to.version(&mut version);
-    *write = version.write;
 }
 
 /// Hands on the number of a ping of a leadership, which is not renamed yet: as writes of an incarnation of their own.

@@ -4,8 +4,8 @@ use std::time::Duration;
 use vvm_clock::Instant;
 #[cfg(feature = "testing")]
 use {
-    super::{rebase_offer, rebase_ping, rebase_write},
-    crate::protocol::Rebase,
+    super::{rebase_offer, rebase_ping},
+    crate::protocol::{Rebase, rebase_write},
 };
 
 /// How far above the last write number the bound of a permission is. No leadership renews so often; 2³¹ namings fit what
@@ -384,8 +384,9 @@ impl Support {
 impl Support {
     /// With fewer pings than shipped, which is within the rules and makes fewer states.
     #[must_use]
-    pub fn with_ping_interval(self, ping_interval: Duration) -> Self {
-        Self { ping_interval, ..self }
+    pub fn with_ping_interval(mut self, ping_interval: Duration) -> Self {
+        self.ping_interval = ping_interval;
+        self
     }
 
     /// The successor's offer, if one is named.

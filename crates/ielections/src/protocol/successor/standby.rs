@@ -11,8 +11,8 @@ use std::{sync::Arc, time::Duration};
 use vvm_clock::{Instant, WallClock};
 #[cfg(feature = "testing")]
 use {
-    super::{rebase_ping, rebase_write},
-    crate::protocol::Rebase,
+    super::rebase_ping,
+    crate::protocol::{Rebase, rebase_write},
 };
 
 /// The side of the standby, for one slot (N1 to N9: [the module](super)). It calls the storage by itself, so that it
@@ -410,9 +410,7 @@ impl Successor {
                 }
                 let Some(claim) = &mut right.claim else { return };
                 if claim.is_own {
-                    let mut last = crate::Version { write: claim.last_write, ..claim.from.version };
-                    to.version(&mut last);
-                    claim.last_write = last.write;
+                    rebase_write(claim.from.incarnation(), &mut claim.last_write, to);
                 }
                 to.entry(&mut claim.from);
                 claim.attempts.rebase(to);

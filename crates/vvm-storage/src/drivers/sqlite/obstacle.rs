@@ -101,6 +101,10 @@ pub(super) fn of_sqlite(path: &Path, cause: rusqlite::Error) -> Obstacle {
         Some(ErrorCode::SystemIoFailure) if !file_limit().is_empty() => {
             Obstacle::Other(OpenError::passing(format!("{at} can't be written: {cause}{}", file_limit())))
         }
+        // SQLite tells a disk without room only by ENOSPC, and a quota is another number.
+        _ if extended(&cause) == Some(ffi::SQLITE_IOERR_WRITE) => {
+            Obstacle::Other(OpenError::passing(format!("{at} can't be written: {cause}: look for a quota")))
+        }
         Some(ErrorCode::NotADatabase) => not_a_database(path),
         Some(ErrorCode::DatabaseCorrupt) => {
             refused(format!("{at} is damaged: restore it from a backup ({cause})"))
@@ -186,7 +190,7 @@ mod tests {
     fn full_disk_and_broken_disk_are_different_errors() {
         let told =
             |code| of_sqlite(Path::new("x"), rusqlite::Error::SqliteFailure(ffi::Error::new(code), None));
-        for no_room in [ffi::SQLITE_FULL, ffi::SQLITE_IOERR_SHMSIZE] {
+        for no_room in [ffi::SQLITE_FULL, ffi::SQLITE_IOERR_SHMSIZE, ffi::SQLITE_IOERR_WRITE] {
             assert!(matches!(told(no_room), Obstacle::Other(error) if error.is_passing()), "{no_room}");
         }
         assert!(matches!(told(ffi::SQLITE_IOERR_READ), Obstacle::Other(error) if !error.is_passing()));
