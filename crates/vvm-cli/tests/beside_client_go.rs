@@ -117,7 +117,6 @@ mod present {
         assert_eq!(columns(&lease)[1], "ours");
         assert_eq!(field(&lease, "leaseTransitions"), "1");
 
-        // It leads after our release, for which it need not wait a TTL.
         assert_eq!(ours.stop().signal(), 15);
         let released = SystemClock::read();
         theirs.stdout.wait_for("leading");

@@ -108,7 +108,6 @@ impl Drop for Outage {
     }
 }
 
-/// Another leader, which is the test itself. It does not renew.
 #[derive(Debug)]
 pub struct Usurper {
     key: ElectionKey,

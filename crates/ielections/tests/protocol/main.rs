@@ -4,6 +4,7 @@
 mod campaign;
 mod hint;
 mod lease;
+mod standby;
 mod support;
 
 use ielections::{

@@ -39,7 +39,6 @@ struct Memory {
     handles: Vec<Arc<ModelStorage<Name>>>,
     /// The slot before its last write.
     before: BTreeMap<Name, Slot>,
-    /// When each leadership was first seen.
     since: BTreeMap<Epoch, Instant>,
     documents: Documents,
 }

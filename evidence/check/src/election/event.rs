@@ -50,7 +50,6 @@ happenings! {
         /// Another program writes a record of its own, and has not waited for it.
         Overwritten = "another program writes a record of its own",
         Garbled = "another program writes what is no record",
-        /// The ping, or another datagram, that an event causes.
         PingLost = "'s timer ends, and what it sends is lost",
         PingLate = "'s timer ends, and what it sends is late",
         PingTwice = "'s timer ends, and a copy of what it sends is late",

@@ -335,7 +335,6 @@ pub(crate) struct Conditions {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Link {
     Open,
-    /// Connections are cut, and new ones refused.
     Cut,
     /// Answers are delayed, up to this long.
     Slow(Duration),

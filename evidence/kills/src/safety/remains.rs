@@ -28,7 +28,6 @@ struct Watched {
     /// `None` if it had ended before the first look.
     host: Option<Process>,
     what: &'static str,
-    /// When its host was found to have ended.
     orphaned: Option<Instant>,
     is_late: bool,
 }

@@ -26,7 +26,6 @@ fn connector() {
         "speaks" => {
             stream.write_all(b"one\ntwo\nthr").unwrap();
             stream.write_all(b"ee\n").unwrap();
-            // Until the host has heard it.
             stream.read_exact(&mut [0]).unwrap();
         }
         "forks" => {
@@ -40,7 +39,6 @@ fn connector() {
             stream.read_exact(&mut [0]).unwrap();
             assert!(child.try_wait().unwrap().is_none());
         }
-        // Until this process is killed.
         "waits" => drop(stream.read(&mut [0])),
         mode => panic!("{mode}"),
     }
