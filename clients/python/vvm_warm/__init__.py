@@ -207,10 +207,10 @@ class Host:
 
     def _leave_in_child(self) -> None:
         self._sending, self._changed = threading.Lock(), threading.Condition()  # Another thread may have held them.
-        self._watchers, self._closed = [], True
-        if self._term:
-            self._term._stop("this is a forked child")
-        os.close(self._socket.detach())
+        self._watchers = []
+        self._end("this is a forked child")
+        with contextlib.suppress(OSError):  # A child of a child has no descriptor of it.
+            os.close(self._socket.detach())
 
 
 class Term:
@@ -239,7 +239,7 @@ class Term:
 
     async def __aenter__(self) -> Term:
         self._task, self._forget = asyncio.current_task(), self._host._watch(self._check)
-        self._look()
+        asyncio.get_running_loop().call_soon(self._look)  # Not now: the block may wait for nothing, and end before.
         return self
 
     def _look(self) -> None:
