@@ -129,7 +129,7 @@ async fn connection(stream: TcpStream, answers: &impl HttpAnswers, clock: &Arc<d
         });
     let mut server = http1::Builder::new();
     // One request each, so that no idle connection takes a place.
-    server.keep_alive(false).max_buf_size(HEAD_BYTES).header_read_timeout(None);
+    server.keep_alive(false).half_close(true).max_buf_size(HEAD_BYTES).header_read_timeout(None);
     tokio::select! {
         biased;
         _ = server.serve_connection(TokioIo::new(stream), answer) => {}

@@ -134,6 +134,18 @@ fn picture_of_the_page_is_served_as_one() {
 }
 
 #[test]
+fn client_that_ends_its_side_after_the_request_gets_the_answer() {
+    beside(async |address, _| {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(b"GET /healthz HTTP/1.0\r\n\r\n").await.unwrap();
+        stream.shutdown().await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert_eq!(code(&answer), "200");
+    });
+}
+
+#[test]
 fn refusal_names_what_is_served() {
     beside(async |address, _| {
         let unknown = get(address, "/metric").await;
