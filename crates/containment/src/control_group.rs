@@ -1,6 +1,7 @@
 //! [`ControlGroup`]: a control group for the command's processes, which can be killed at once (cgroups(7), version 2).
 //! The guardian makes it below its own group. Each process holds a descriptor of its folder: the mount may change.
 
+use crate::processes::read_text;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::{Mode, OFlags, getxattr, openat},
@@ -221,7 +222,7 @@ fn may_pass(cause: &io::Error) -> bool {
 }
 
 pub(crate) fn own_group() -> Result<PathBuf, ControlGroupRefusal> {
-    let read = |file| match fs::read_to_string(file) {
+    let read = |file| match read_text(file) {
         Err(cause) if may_pass(&cause) => Err(ControlGroupRefusal::System(cause)),
         read => Ok(read.unwrap_or_default()),
     };

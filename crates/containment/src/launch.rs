@@ -194,7 +194,6 @@ pub(crate) fn shim_main(arguments: &[OsString]) -> Result<u8, StageError> {
         return Err(StageError::NotAStage);
     };
     let error = match tied.and_then(|()| rustix::stdio::dup2_stdin(input)) {
-        // Returns only on failure.
         Ok(()) => Command::new(program).args(words).exec(),
         Err(refusal) => refusal.into(),
     };

@@ -2,7 +2,7 @@
 //! [`Terminal`]: the controlling terminal, which sends some of them.
 
 use crate::{
-    processes::{own_group, own_session},
+    processes::{own_group, own_session, read_text},
     signal_table::{FIRST, NAMED, SignalMeaning, meaning, realtime, signal_of},
 };
 use nix::sys::signal::SigSet;
@@ -16,7 +16,7 @@ use signal_hook::{
     low_level::siginfo::{Cause, Origin},
 };
 use std::{
-    fs, io,
+    io,
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
         unix::net::UnixStream,
@@ -184,7 +184,7 @@ impl ReceivedSignal {
 
 /// Returns the signals that this process ignores, from proc(5): bit n − 1 for signal n. Zero if that can't be read.
 fn ignored_mask() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = read_text("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok()).unwrap_or(0)
 }

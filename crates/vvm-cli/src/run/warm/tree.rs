@@ -54,7 +54,8 @@ impl RefusalLog {
 const NAMED: usize = 8;
 
 fn living(pid: Pid) -> Option<String> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let stat = String::from_utf8_lossy(&stat);
     // The name in parentheses may contain parentheses (proc(5)).
     let (head, tail) = stat.rsplit_once(')')?;
     let (_, name) = head.split_once('(')?;
