@@ -24,7 +24,9 @@ use rustix::{
 };
 use std::{
     ffi::OsString,
-    fs, io, iter,
+    fs,
+    io::{self, Read as _},
+    iter,
     os::{
         fd::OwnedFd,
         unix::process::{CommandExt as _, ExitStatusExt as _},
@@ -164,7 +166,7 @@ fn serve(
     descriptors: Vec<OwnedFd>,
 ) -> Result<(), NamespaceRefusal> {
     // Opened before `/proc` shows this namespace, in which a parent outside has no number.
-    let own_stat = fs::File::open("/proc/self/stat")
+    let mut own_stat = fs::File::open("/proc/self/stat")
         .map_err(|cause| NamespaceRefusal::of_system(SetupStep::Proc, &cause))?;
     furnish()?;
     let ToKeeper::Begin { group, deadline, before_the_deadline } = first else {
@@ -178,9 +180,9 @@ fn serve(
     // is in, which may be that of `Ready`, and never comes to the one that starts the command.
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|errno| NamespaceRefusal { step: SetupStep::Link, errno })?;
-    let stat =
-        io::read_to_string(own_stat).map_err(|cause| NamespaceRefusal::of_system(SetupStep::Proc, &cause))?;
-    if field_in(&stat, PARENT) != Some(outside) {
+    let mut stat = Vec::new();
+    own_stat.read_to_end(&mut stat).map_err(|cause| NamespaceRefusal::of_system(SetupStep::Proc, &cause))?;
+    if field_in(&String::from_utf8_lossy(&stat), PARENT) != Some(outside) {
         return Ok(());
     }
     let signals =
