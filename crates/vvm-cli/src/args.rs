@@ -202,10 +202,8 @@ pub(crate) fn parse_any_storage(url: &str) -> Result<String, NotAStorage> {
 }
 
 pub(crate) fn parse_holder(text: &str) -> Result<Holder, AnyError> {
-    if text.is_empty() || text.chars().any(char::is_control) {
-        return Err(InvalidValue("a holder has 1 to 255 bytes and no control characters").into());
-    }
-    Ok(Holder::new(text)?)
+    let hint = "a holder has 1 to 255 bytes, no control characters, no blank at an end";
+    Ok(Holder::new(parse_line_of_text(text, usize::MAX, hint)?)?)
 }
 
 /// The most slots of a name: a campaign reads all of them.
@@ -216,13 +214,13 @@ pub(crate) fn parse_slots(text: &str) -> Result<NonZeroU32, InvalidValue> {
     count.ok_or(InvalidValue("write a number from 1 to 100000"))
 }
 
-/// A name is shown in records, lines of text and an environment variable.
+/// A name is shown in lines of text. A blank at an end, which is invisible there, would make two names of one.
 pub(crate) fn parse_name(text: &str) -> Result<String, InvalidValue> {
-    parse_line_of_text(text, 255, "a name has 1 to 255 bytes and no control characters")
+    parse_line_of_text(text, 255, "a name has 1 to 255 bytes, no control characters, no blank at an end")
 }
 
 pub(crate) fn parse_text(text: &str) -> Result<String, InvalidValue> {
-    parse_line_of_text(text, 255, "write 1 to 255 bytes without control characters")
+    parse_line_of_text(text, 255, "write 1 to 255 bytes without control characters, and no blank at an end")
 }
 
 pub(crate) fn parse_line_of_text(
@@ -231,7 +229,7 @@ pub(crate) fn parse_line_of_text(
     hint: &'static str,
 ) -> Result<String, InvalidValue> {
     let fits = (1..=longest).contains(&text.len()) && !text.chars().any(char::is_control);
-    if fits { Ok(text.into()) } else { Err(InvalidValue(hint)) }
+    if fits && text.trim() == text { Ok(text.into()) } else { Err(InvalidValue(hint)) }
 }
 
 pub(crate) fn parse_failures(text: &str) -> Result<NonZeroU32, InvalidValue> {

@@ -92,7 +92,11 @@ fn is_local_hour(period: &str, now: Timestamp) -> bool {
 }
 
 fn parse_period(text: &str) -> Result<String, InvalidValue> {
-    parse_line_of_text(text, LONGEST_PERIOD, "a period has 1 to 64 bytes and no control characters")
+    parse_line_of_text(
+        text,
+        LONGEST_PERIOD,
+        "a period has 1 to 64 bytes, no control characters, no blank at an end",
+    )
 }
 
 fn parse_keep(text: &str) -> Result<NonZeroU32, InvalidValue> {
