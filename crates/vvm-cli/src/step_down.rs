@@ -172,7 +172,7 @@ impl<'a> StepDownWait<'a> {
         } else {
             let shown: Vec<_> = led.iter().take(MAX_HOLDERS_SHOWN).map(String::as_str).collect();
             let more = if led.len() > MAX_HOLDERS_SHOWN { " and others" } else { "" };
-            format!(". It has not led this slot yet, as {}{more} did", shown.join(", "))
+            format!(". It is not among the last leaders of this slot: {}{more}", shown.join(", "))
         };
         let answer = HumanDuration(answer_limit(self.leader.ttl).min(self.args.timeout));
         say!("{name} slot {}: waiting up to {answer} for standby {to} to accept{hint}", self.key.slot);
@@ -237,8 +237,19 @@ impl<'a> StepDownWait<'a> {
 
     async fn unanswered(&self, stage: Stage) -> InspectionError {
         let StorageInspector { storage, name, clock, .. } = self.inspector;
-        let (leader, after) = (&self.leader.holder, HumanDuration(self.began.until(clock.now())));
-        let unchanged = format!("within {after}, so nothing was changed: {leader} leads on");
+        let (leader, waited) = (&self.leader.holder, self.began.until(clock.now()));
+        let ttl = self.leader.ttl.get();
+        let is_silent = waited >= ttl / 4 + ttl / 10
+            && storage
+                .get(&self.key)
+                .await
+                .is_ok_and(|slot| slot.entry().is_some_and(|now| now.is_same_write(&self.leader)));
+        let state = if is_silent {
+            "has not renewed meanwhile, and may be dead: see `vvm status`"
+        } else {
+            "leads on"
+        };
+        let unchanged = format!("within {}, so nothing was changed: {leader} {state}", HumanDuration(waited));
         let limit = answer_limit(self.leader.ttl);
         if self.args.timeout < limit {
             let limit = HumanDuration(limit);
@@ -446,6 +457,27 @@ mod tests {
             // Three reads: a hand-over after them is seen by the next look.
             let expected = if number < 4 { Progress::Begun } else { Progress::Stands(request) };
             assert_eq!(found, expected, "before read {number}");
+        }
+    }
+
+    #[tokio::test]
+    async fn only_a_leader_that_has_renewed_meanwhile_is_said_to_lead_on() {
+        for (write, said) in
+            [(1, "former has not renewed meanwhile, and may be dead"), (2, "former leads on")]
+        {
+            let clock = MockClock::new();
+            let time: Arc<dyn Clock> = Arc::new(clock.clone());
+            let storage = ElectionsTtlStorage::new(MemDatabase::new(Arc::clone(&time)).open());
+            let inspector = StorageInspector::on_storage(storage, "a", time);
+            let key = ElectionKey { cluster: inspector.cluster.clone(), slot: SlotNumber::FIRST };
+            let shown = record("former", 1, write);
+            inspector.storage.insert_if_not_exist(&key, Default::default(), &shown).await.unwrap();
+            let args: StepDownArgs = parsed(&["--storage", "sqlite:x.db", "--name", "a"]);
+            let leader = (key, record("former", 1, 1));
+            let waited = StepDownWait::new(&inspector, &args, leader, Signals::of_children().unwrap());
+            clock.advance(answer_limit(shown.ttl));
+            let refusal = waited.unanswered(Stage::Asked).await.to_string();
+            assert!(refusal.contains(said), "{write}: {refusal}");
         }
     }
 

@@ -88,7 +88,7 @@ fn leader_is_left_alone_if_no_standby_or_leader_answers() {
             foreign.leave();
         }
     };
-    let not_yet = "for standby c to accept. It has not led this slot yet, as a did";
+    let not_yet = "for standby c to accept. It is not among the last leaders of this slot: a";
     thread::scope(|scope| {
         scope.spawn(|| request("a", &[], &[], &["no standby answered", "a leads on"]));
         scope.spawn(|| {
