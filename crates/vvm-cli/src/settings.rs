@@ -35,7 +35,7 @@ pub(crate) const BEGAN: &str = "VVM_STAGE_BEGAN";
 
 pub(crate) const COMMAND: &str = "command";
 
-const VARIABLES_WITHOUT_OPTION: [&str; 3] = [NAMED_FILE, "VVM_LOG", "VVM_STORAGE_PASSWORD"];
+const ONLY_VARIABLES: [&str; 3] = [CONFIG, "log", "storage-password"];
 const RESERVED_PREFIXES: [&str; 3] = ["VVM_LEADER_", "VVM_TEST_", "VVM_STAGE_"];
 
 pub(crate) fn began() -> Option<Instant> {
@@ -242,13 +242,12 @@ fn warn_of_misspelled(cli: &Command, variables: &Variables) {
     let names = variables.iter().filter_map(|(name, _)| name.to_str());
     for name in names.filter(|name| !is_known_variable(cli, name)) {
         let Some(rest) = name.strip_prefix(PREFIX) else { continue };
-        if let Some(nearest) = nearest(cli, &[], &rest.to_lowercase().replace('_', "-")) {
+        if let Some(nearest) = nearest(cli, &ONLY_VARIABLES, &rest.to_lowercase().replace('_', "-")) {
             say!("{name} is no setting: did you mean {}?", variable_of(nearest));
         }
     }
 }
 
-/// Whether a command has settings: it is not hidden, and works on a storage.
 pub(crate) fn has_settings(command: &Command) -> bool {
     !command.is_hide_set() && command.get_arguments().any(|arg| arg.get_long() == Some("storage"))
 }
@@ -315,7 +314,7 @@ pub(crate) fn variable_of(name: &str) -> String {
 }
 
 pub(crate) fn is_known_variable(cli: &Command, name: &str) -> bool {
-    VARIABLES_WITHOUT_OPTION.contains(&name)
+    ONLY_VARIABLES.iter().any(|known| variable_of(known) == name)
         || RESERVED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
         || all_settings(cli).any(|option| option.variable() == name)
 }

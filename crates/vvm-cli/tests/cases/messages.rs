@@ -102,6 +102,7 @@ fn misspelled_variable_is_reported_and_a_log_filter_that_is_no_level_is_refused(
     let with = |name, value| trial.run(["true"]).environment(name, value).finish();
     let misspelled = with("VVM_STOP_TIMEOT", "1s");
     misspelled.assert_ended(0, "did you mean VVM_STOP_TIMEOUT?");
+    with("VVM_STORAGE_PASWORD", "secret").assert_ended(0, "did you mean VVM_STORAGE_PASSWORD?");
     let refused = with("VVM_LOG", "banana");
     refused.assert_ended(64, "VVM_LOG=banana: write off, error, warn");
     for filter in ["debug", "vvm_host=trace,warn", "OFF", ""] {
