@@ -10,11 +10,12 @@ use crate::{
     shown::{HumanDuration, Moment, Style, print_rows},
 };
 use clap::Args;
-use ielections::{Slot, TtlStorage as _};
+use ielections::{ReadError, Slot, TtlStorage as _};
 use serde::Serialize;
-use std::{num::NonZeroU32, path::PathBuf, process::ExitCode, time::Duration};
+use std::{num::NonZeroU32, path::PathBuf, process::ExitCode, slice, time::Duration};
 use vvm_clock::{Instant, SystemWallClock, WallClock as _};
 use vvm_host::operate::{Axis, Bar, BarKind, Mark, MarkKind, PastLeadership, Purpose, Timeline, read};
+use vvm_storage::{ElectionKey, ElectionsTtlStorage};
 
 #[derive(Serialize)]
 pub(crate) struct LeadershipRow {
@@ -23,7 +24,6 @@ pub(crate) struct LeadershipRow {
     pub(crate) leadership: PastLeadership,
 }
 
-/// How a leadership ended whose record has stood for its TTL.
 pub(crate) const NOT_RENEWED: &str =
     "not renewed for its TTL: its leader is dead, hangs or is cut off from the storage";
 
@@ -49,7 +49,7 @@ pub(crate) fn main(args: &HistoryArgs) -> ExitCode {
         for key in &keys {
             let leaderships = read(storage, key).await?;
             // Read after the log: a leadership that the log does not end yet may have ended.
-            let slot = storage.get(key).await?;
+            let slot = dated_slot(storage, key).await?;
             if leaderships.is_empty() && slot.last_epoch().is_some() {
                 say!(
                     "{name} slot {} was led, but has no history: programs that lead without vvm or a \
@@ -90,7 +90,16 @@ pub(crate) fn main(args: &HistoryArgs) -> ExitCode {
     })
 }
 
-/// Returns what the slot proves about a leadership without an end in the log; none if it lasts.
+/// Returns the slot, with the age that the clock of the storage's server shows if none is proven.
+pub(crate) async fn dated_slot(storage: &ElectionsTtlStorage, key: &ElectionKey) -> Result<Slot, ReadError> {
+    let mut slot = storage.get(key).await?;
+    if let Slot::Held { proven_age: age @ None, .. } = &mut slot {
+        *age = storage.shown_ages(slice::from_ref(key)).await?.into_iter().flatten().next();
+    }
+    Ok(slot)
+}
+
+/// Returns what the slot shows about a leadership without an end in the log; none if it lasts.
 pub(crate) fn unrecorded_end(epoch: u64, slot: &Slot) -> Option<String> {
     match slot.last_epoch().map(|last| last.get()) {
         Some(last) if last > epoch => Some(format!("no end was recorded; followed by epoch {last}")),
@@ -194,7 +203,43 @@ pub(crate) struct HistoryArgs {
 mod tests {
     use super::*;
     use crate::liveness::tests::record;
+    use async_trait::async_trait;
     use ielections::{Epoch, Vacant};
+    use std::sync::Arc;
+    use testing_time::MockClock;
+    use vvm_storage::{ClusterName, Partition, SlotNumber, SysVvmStorage, mem::MemDatabase, testing::Layer};
+
+    #[derive(Debug)]
+    struct ServerClock(Arc<dyn SysVvmStorage>);
+
+    #[async_trait]
+    impl Layer for ServerClock {
+        fn beneath(&self) -> &dyn SysVvmStorage {
+            &*self.0
+        }
+
+        async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
+            let mut slot = self.0.read(at).await?;
+            if let Slot::Held { proven_age, .. } = &mut slot {
+                *proven_age = None;
+            }
+            Ok(slot)
+        }
+
+        async fn shown_ages(&self, at: &[Partition]) -> Result<Vec<Option<Duration>>, ReadError> {
+            Ok(vec![Some(Duration::from_secs(20)); at.len()])
+        }
+    }
+
+    #[tokio::test]
+    async fn record_that_is_stale_by_the_clock_of_the_server_ends_its_leadership() {
+        let beneath = MemDatabase::new(Arc::new(MockClock::new())).open();
+        let storage = ElectionsTtlStorage::new(Arc::new(ServerClock(beneath)).into_storage());
+        let key = ElectionKey { cluster: ClusterName::from("a"), slot: SlotNumber::FIRST };
+        storage.insert_if_not_exist(&key, Default::default(), &record("a", 7, 1)).await.unwrap();
+        let slot = dated_slot(&storage, &key).await.unwrap();
+        assert_eq!(unrecorded_end(7, &slot).as_deref(), Some(NOT_RENEWED));
+    }
 
     #[test]
     fn leadership_without_recorded_end_is_ended_by_what_its_slot_shows() {

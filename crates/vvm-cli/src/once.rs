@@ -5,6 +5,7 @@ use crate::{
     announce::printable,
     args::{CandidateArgs, InvalidValue, TargetArgs, parse_duration, parse_failures, parse_line_of_text},
     exit,
+    history::dated_slot,
     inspection::{InspectionError, operate},
     liveness::{Liveness, Observation},
     result_file::Outcome,
@@ -208,7 +209,7 @@ pub(crate) fn history(target: &TargetArgs, as_json: bool) -> ExitCode {
     operate(target.pair(), Purpose::Read, async |inspector| {
         inspector.slots().await?;
         let Some(key) = inspector.keys_of(None).pop() else { return Ok(0) };
-        let slot = inspector.storage.get(&key).await?;
+        let slot = dated_slot(&inspector.storage, &key).await?;
         let periods = match periods(inspector).await {
             Err(PeriodError::NoDocuments) => Periods::default(),
             periods => periods.map_err(|error| InspectionError::new(exit::STORAGE, error))?,

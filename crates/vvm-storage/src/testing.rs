@@ -91,6 +91,11 @@ pub trait Layer: Debug + Send + Sync + 'static {
         None
     }
 
+    /// See [`SysVvmStorage::shown_ages`].
+    async fn shown_ages(&self, at: &[Partition]) -> Result<Vec<Option<Duration>>, ReadError> {
+        self.beneath().shown_ages(at).await
+    }
+
     /// See [`SysVvmStorage::close`].
     async fn close(&self) {
         self.beneath().close().await;
@@ -159,7 +164,7 @@ impl<L: Layer> SysVvmStorage for Layered<L> {
     }
 
     async fn shown_ages(&self, at: &[Partition]) -> Result<Vec<Option<Duration>>, ReadError> {
-        self.0.beneath().shown_ages(at).await
+        self.0.shown_ages(at).await
     }
 
     async fn settings(&self) -> Result<Option<Vec<ListedSetting>>, ReadError> {
