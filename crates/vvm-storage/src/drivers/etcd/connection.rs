@@ -351,13 +351,16 @@ fn connector(tls: &Tls) -> Result<TlsConnector, OpenError> {
     Ok(TlsConnector::from(Arc::new(tls)))
 }
 
+const TLS_OR_NOT: &str = "if it requires TLS, add tls_ca=PATH, if also a certificate, tls_certificate=PATH, and if it \
+                          does without, remove the options of TLS";
+
 /// A connection that brought no first answer: nothing else was sent.
 fn no_answer(host: &Host, error: CallError) -> OpenError {
     match error {
         CallError::Disconnected(why) | CallError::NotSent(why) => of_stream(host, alert(&why), &why),
         CallError::Broken(why) | CallError::Status { message: why, .. } => OpenError::refused(format!(
-            "what answers at {host} does not speak etcd's protocol: name the port for clients (2379); if it \
-             requires TLS, add tls_ca=PATH, and if it does without, remove the options of TLS ({why})"
+            "what answers at {host} does not speak etcd's protocol: name the port for clients (2379); {TLS_OR_NOT} \
+             ({why})"
         )),
     }
 }
@@ -374,13 +377,7 @@ fn of_stream(host: &Host, error: Option<rustls::Error>, why: &str) -> OpenError 
             OpenError::refused(format!("no TLS with {host}: {way_out} ({why})"))
         }
         // A server that expects TLS, or a certificate, may close the connection without a word.
-        None => unreachable(
-            ETCD,
-            host,
-            &format!(
-                "{why}; if it requires TLS, add tls_ca=PATH, and if a certificate, tls_certificate=PATH"
-            ),
-        ),
+        None => unreachable(ETCD, host, &format!("{why}; {TLS_OR_NOT}")),
     }
 }
 
@@ -398,6 +395,13 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use tokio::{net::TcpListener, task::JoinSet};
+
+    #[test]
+    fn handshake_that_ends_without_a_word_names_both_ways_out() {
+        let address = Address::parse("etcd://127.0.0.1/vvm").unwrap();
+        let text = of_stream(&address.hosts[0], None, "tls handshake eof").to_string();
+        assert!(text.contains("add tls_ca=PATH") && text.contains("remove the options of TLS"), "{text}");
+    }
 
     async fn member_that_answers(
         status: &'static str,
