@@ -315,7 +315,7 @@ impl<'a> StepDownWait<'a> {
         let line = format!("{holder} leads slot {slot} now, epoch {epoch}");
         let missed = match &self.args.to {
             Some(to) if to != holder => format!("{to} had the first chance and did not take it"),
-            None if *holder == self.leader.holder => "no other standby came forward".to_owned(),
+            None if *holder == self.leader.holder => "no standby of another holder came forward".to_owned(),
             Some(_) | None => {
                 print(self.inspector, format_args!("{line}, after {took} ({gap} after the release)"));
                 return Ok(());
