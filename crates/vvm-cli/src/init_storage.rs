@@ -58,6 +58,10 @@ fn init(args: &InitStorageArgs) -> Result<(), InspectError> {
         Ok::<_, InspectError>(existed)
     })?;
     let place = file_and_owner(url).unwrap_or_else(|| StorageUrl::from(url).to_string());
-    let done = if existed { "exists already:" } else { "created" };
+    let done = match existed {
+        false => "created",
+        true if url.contains("max_ttl=") => "exists already, and permits TTLs up to max_ttl:",
+        true => "exists already:",
+    };
     writeln!(io::stdout(), "{done} {place}").map_err(InspectError::Output)
 }

@@ -56,7 +56,12 @@ impl<K: Key> Shutdowner<K> {
         if let Some(leadership) = leadership {
             let epoch = leadership.epoch();
             let outcome = leadership.release().await;
-            tracing::info!(%epoch, %outcome, "the leadership was released");
+            match outcome {
+                ReleaseOutcome::LeftToExpire => {
+                    tracing::warn!(%epoch, "the storage confirmed no release, so the record stands for its TTL");
+                }
+                outcome => tracing::info!(%epoch, "the leadership was handed back: {outcome}"),
+            }
             if outcome == ReleaseOutcome::StillArmed {
                 // It is reported already, unless the engine has ended since the services have stopped.
                 self.state.report(Problem::Lost(Loss::EngineEnded));

@@ -84,7 +84,9 @@ impl Tls {
 impl Pem {
     pub(super) fn read(&self) -> Result<Cow<'_, [u8]>, OpenError> {
         match self {
-            Self::File(path) => fs::read(path).map(Cow::Owned).map_err(|cause| self.unusable(&cause)),
+            Self::File(path) => fs::read(path)
+                .map(Cow::Owned)
+                .map_err(|cause| OpenError::refused(format!("{} can't be read: {cause}", path.display()))),
             #[cfg(feature = "kubernetes")]
             Self::Data(data, _) => Ok(Cow::Borrowed(data)),
         }
@@ -104,7 +106,7 @@ impl Pem {
             #[cfg(feature = "kubernetes")]
             Self::Data(_, field) => format!("the kubeconfig: {field}"),
         };
-        OpenError::refused(format!("{place}: {why}. It has to be one of PEM, a key without a passphrase"))
+        OpenError::refused(format!("{place}: {why}. It has to be PEM, and a key must have no passphrase"))
     }
 }
 
