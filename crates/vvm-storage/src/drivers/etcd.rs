@@ -1,6 +1,6 @@
 //! Driver `etcd`: keys below a prefix of an etcd cluster. docs/storages/etcd.md has rights, costs and traps, and
 //! docs/storage.md the options. tonic speaks gRPC, on one connection for all requests of a handle. Its tasks end with
-//! the handle, and nothing sends a request a second time.
+//! the handle, and nothing sends a request a second time, except for an opening.
 //!
 //! **How the contract is kept.** Each verb is one transaction. A slot has three keys: `l` with epoch and incarnation,
 //! which stays when the slot is released; `w` with the number of the last write, TTL and holder; `b` with the count of
@@ -15,7 +15,7 @@
 //! ids, and revisions, which go back when a cluster is restored from a backup. A handle that finds another storage is
 //! `Replaced` from then on.
 //!
-//! **Members.** Another one is tried if one accepts no connection in time, and next after one is silent or begins no watch.
+//! **Members.** Another is tried if one accepts no connection, and next after one is silent. An opening tries all.
 //!
 //! **Errors.** What is not in the table is `Unknown` to a write, and `Unavailable` to a read.
 //!
@@ -347,6 +347,8 @@ enum CallError {
     Status { code: i32, message: String },
 }
 
+const OF_A_LEARNER: &str = "not supported for learner";
+
 impl From<CallError> for DriverError {
     /// (I7) Only a status that is given before a proposal, or instead of its application, is certain.
     fn from(error: CallError) -> Self {
@@ -366,7 +368,7 @@ impl From<CallError> for DriverError {
             7 => Self::Denied(message),
             // "database space exceeded" may come with a write that was applied, "too many requests" not.
             8 if says("too many requests") => Self::NotBegun(message),
-            9 if says("not supported for learner") => Self::NotBegun(message),
+            9 if says(OF_A_LEARNER) => Self::NotBegun(message),
             16 => Self::LoginExpired(message),
             _ => Self::Unanswered(format!("{message} (gRPC status {code})")),
         }

@@ -1,7 +1,7 @@
 //! [`Connections`]: one [`Channel`] at a time, to the member that answers; connecting to a member, and the login.
 
 use super::{
-    CallError, DriverError,
+    CallError, DriverError, OF_A_LEARNER,
     channel::{Answers, Channel, LoginToken, Path},
     config::Address,
     messages::{
@@ -286,15 +286,17 @@ async fn log_in(channel: &Channel, address: &Address, user: &str) -> Result<Logi
     let request = AuthenticateRequest { name: user.to_owned(), password };
     let answer = channel.call(AUTHENTICATE, None, address.request_timeout, &request).await;
     let AuthenticateResponse { token } = answer.map_err(|error| match error {
-        CallError::Status { code: 3 | 9, message } => OpenError::refused(format!(
-            "etcd refuses the login of `{user}`: {message}. Correct the user, or {PASSWORD} or \
+        CallError::Status { code: 3 | 9, message } if !message.contains(OF_A_LEARNER) => {
+            DriverError::NotConnected(OpenError::refused(format!(
+                "etcd refuses the login of `{user}`: {message}. Correct the user, or {PASSWORD} or \
                  password_file"
-        )),
+            )))
+        }
         // Nothing but the login was sent.
         CallError::Status { message: why, .. }
         | CallError::NotSent(why)
         | CallError::Disconnected(why)
-        | CallError::Broken(why) => OpenError::passing(format!("the login was not answered: {why}")),
+        | CallError::Broken(why) => DriverError::NotBegun(format!("the login was not answered: {why}")),
     })?;
     let mut token = LoginToken::try_from(token)
         .map_err(|_| OpenError::passing("the login was answered with a token that is no header"))?;
@@ -392,7 +394,7 @@ fn alert(why: &str) -> Option<rustls::Error> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::opening, *};
     use std::sync::atomic::{AtomicUsize, Ordering};
     use tokio::{net::TcpListener, task::JoinSet};
 
@@ -405,7 +407,8 @@ mod tests {
 
     async fn member_that_answers(
         status: &'static str,
-        watches: Arc<AtomicUsize>,
+        path: Path,
+        counted: Arc<AtomicUsize>,
         members: &mut JoinSet<()>,
     ) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -413,13 +416,14 @@ mod tests {
         members.spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                let watches = Arc::clone(&watches);
+                let counted = Arc::clone(&counted);
                 connections.spawn(async move {
                     let mut connection = h2::server::handshake(stream).await.unwrap();
                     while let Some(Ok((asked, mut answer))) = connection.accept().await {
-                        watches.fetch_add(usize::from(asked.uri().path() == WATCH), Ordering::Relaxed);
+                        counted.fetch_add(usize::from(asked.uri().path() == path), Ordering::Relaxed);
                         let head = http::Response::builder().header("content-type", "application/grpc");
-                        let head = head.header("grpc-status", status).body(()).unwrap();
+                        let head = head.header("grpc-status", status).header("grpc-message", LEARNER);
+                        let head = head.body(()).unwrap();
                         answer.send_response(head, true).unwrap();
                     }
                 });
@@ -428,13 +432,35 @@ mod tests {
         address
     }
 
+    const LEARNER: &str = "etcdserver: rpc not supported for learner";
+
+    #[tokio::test]
+    async fn member_that_can_answer_nothing_is_passed_over_at_an_opening() {
+        let password = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(password.path(), "secret").unwrap();
+        let user = format!("?user=me&password_file={}", password.path().display());
+        // 3.7 answers 9, and versions before it 14, as a member without a leader does.
+        for (path, status) in [(TXN, "9"), (TXN, "14"), (AUTHENTICATE, "9"), (AUTHENTICATE, "14")] {
+            let asked = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
+            let mut members = JoinSet::new();
+            let one = member_that_answers(status, path, Arc::clone(&asked[0]), &mut members).await;
+            let other = member_that_answers(status, path, Arc::clone(&asked[1]), &mut members).await;
+            let user = if path == AUTHENTICATE { &*user } else { "" };
+            let address = Address::parse(&format!("etcd://{one},{other}/vvm{user}")).unwrap();
+            let refusal = opening::check(&Connections::new(address).unwrap()).await.unwrap_err();
+            assert!(refusal.is_passing(), "{refusal}");
+            let asked = asked.each_ref().map(|count| count.load(Ordering::Relaxed));
+            assert_eq!(asked, [1, 1], "{path} {status}");
+        }
+    }
+
     #[tokio::test]
     async fn watch_that_a_member_without_a_leader_refuses_is_begun_at_another_and_a_denied_one_is_not() {
         for (status, begun) in [("14", [1, 1]), ("7", [2, 0])] {
             let watches = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
             let mut members = JoinSet::new();
-            let one = member_that_answers(status, Arc::clone(&watches[0]), &mut members).await;
-            let other = member_that_answers(status, Arc::clone(&watches[1]), &mut members).await;
+            let one = member_that_answers(status, WATCH, Arc::clone(&watches[0]), &mut members).await;
+            let other = member_that_answers(status, WATCH, Arc::clone(&watches[1]), &mut members).await;
             let address = Address::parse(&format!("etcd://{one},{other}/vvm")).unwrap();
             let connections = Connections::new(address).unwrap();
             for _ in 0..2 {

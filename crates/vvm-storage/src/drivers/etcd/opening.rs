@@ -91,8 +91,15 @@ fn other_program(prefix: &str) -> OpenError {
     OpenError::refused(format!("keys below {prefix}/ belong to another program: use another prefix"))
 }
 
+/// Asks another member if one can't answer: a learner, or one that is cut off. No request here harms if it is sent twice.
 async fn look(connections: &Connections, request: TxnRequest) -> Result<Option<Bytes>, OpenError> {
-    let answer = connections.transaction(&request).await.map_err(DriverError::into_open_error)?;
+    let mut answer = connections.transaction(&request).await;
+    for _another in 1..connections.address().hosts.len() {
+        if let Err(DriverError::NotBegun(_) | DriverError::Unanswered(_)) = answer {
+            answer = connections.transaction(&request).await;
+        }
+    }
+    let answer = answer.map_err(DriverError::into_open_error)?;
     let range = answer.responses.into_iter().find_map(|response| response.range);
     Ok(range.and_then(|range| range.kvs.into_iter().next()).map(|pair| pair.value))
 }
