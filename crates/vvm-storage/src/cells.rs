@@ -259,7 +259,6 @@ impl<C: CellStorage> Cells<C> {
         Ok(CachedCell { content, expected: CellCondition::Tag(tag) })
     }
 
-    /// Each change is one insertion or removal, so a panic elsewhere leaves the map whole.
     fn known(&self) -> MutexGuard<'_, HashMap<Partition, CachedCell>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,10 +1,14 @@
 //! What the errors of all drivers share.
 #![allow(dead_code, reason = "each driver needs some of it")]
 
-use crate::step::{Decision, SlotAlone, Step, decide};
+use crate::{
+    opening::OpenError,
+    step::{Decision, SlotAlone, Step, decide},
+};
 use ielections::{ReadError, Slot, WriteError};
 use std::{
     error::Error,
+    fmt,
     iter::successors,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -40,6 +44,67 @@ impl<T> Closable<Arc<T>> {
     pub(super) fn replace(&self, given: &Arc<T>, by: impl FnOnce() -> T) {
         if let Some(current) = self.lock().as_mut().filter(|current| Arc::ptr_eq(current, given)) {
             *current = Arc::new(by());
+        }
+    }
+}
+
+pub(super) struct Renewable<T: ?Sized> {
+    current: Mutex<Arc<T>>,
+    build: Build<T>,
+}
+
+type Build<T> = Box<dyn Fn() -> Result<Arc<T>, OpenError> + Send + Sync>;
+
+impl<T: ?Sized> Renewable<T> {
+    pub(super) fn new(current: Arc<T>, build: Build<T>) -> Self {
+        Self { current: Mutex::new(current), build }
+    }
+
+    pub(super) fn current(&self) -> Arc<T> {
+        Arc::clone(&self.lock())
+    }
+
+    pub(super) fn replace(&self, failed: &Arc<T>) {
+        let mut current = self.lock();
+        if Arc::ptr_eq(&current, failed) {
+            match (self.build)() {
+                Ok(anew) => *current = anew,
+                Err(error) => tracing::debug!(%error, "what failed is kept"),
+            }
+        }
+    }
+
+    pub(super) fn until_answered(&self, used: Arc<T>) -> PendingRequest<'_, T> {
+        PendingRequest { of: self, used: Some(used) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Arc<T>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for Renewable<T> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.current().fmt(out)
+    }
+}
+
+/// Dropped before the answer, it replaces the connections: those to a peer that has vanished cost an attempt each.
+pub(super) struct PendingRequest<'a, T: ?Sized> {
+    of: &'a Renewable<T>,
+    used: Option<Arc<T>>,
+}
+
+impl<T: ?Sized> PendingRequest<'_, T> {
+    pub(super) fn answered(mut self) {
+        self.used = None;
+    }
+}
+
+impl<T: ?Sized> Drop for PendingRequest<'_, T> {
+    fn drop(&mut self) {
+        if let Some(used) = &self.used {
+            self.of.replace(used);
         }
     }
 }

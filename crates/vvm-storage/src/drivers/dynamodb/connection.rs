@@ -2,7 +2,10 @@
 
 use super::config::Address;
 use crate::{
-    drivers::{config::is_on_loopback, errors::described},
+    drivers::{
+        config::is_on_loopback,
+        errors::{Renewable, described},
+    },
     opening::OpenError,
 };
 use aws_config::{BehaviorVersion, Region, SdkConfig};
@@ -81,12 +84,16 @@ pub(super) fn sent_once(configuration: Builder, request_timeout: Duration) -> Cl
 /// Makes the client of all requests, to DynamoDB and for credentials. It follows the proxy variables of the environment,
 /// as the SDK's own does, but not for loopback: a proxy on another machine would reach its own.
 fn http_client() -> SharedHttpClient {
-    let (loopback, others) = (with(ProxyConfig::disabled()), with(ProxyConfig::from_env()));
+    let build = || Arc::new([ProxyConfig::disabled(), ProxyConfig::from_env()].map(with));
+    let clients = Arc::new(Renewable::new(build(), Box::new(move || Ok(build()))));
     http_client_fn(move |settings, components| {
-        let connector = |client: &SharedHttpClient| client.http_connector(settings, components);
-        SharedHttpConnector::new(ByPlace { loopback: connector(&loopback), others: connector(&others) })
+        let (used, clients) = (clients.current(), Arc::clone(&clients));
+        let connectors = used.each_ref().map(|client| client.http_connector(settings, components));
+        SharedHttpConnector::new(ByPlace { connectors, used, clients })
     })
 }
+
+type Clients = [SharedHttpClient; 2];
 
 pub(super) fn with(proxy: ProxyConfig) -> SharedHttpClient {
     let provider = tls::Provider::Rustls(tls::rustls_provider::CryptoMode::AwsLc);
@@ -100,14 +107,23 @@ pub(super) fn with(proxy: ProxyConfig) -> SharedHttpClient {
 
 #[derive(Debug)]
 struct ByPlace {
-    loopback: SharedHttpConnector,
-    others: SharedHttpConnector,
+    connectors: [SharedHttpConnector; 2],
+    used: Arc<Clients>,
+    clients: Arc<Renewable<Clients>>,
 }
 
 impl HttpConnector for ByPlace {
     fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
-        let connector = if is_on_loopback(request.uri()) { &self.loopback } else { &self.others };
-        connector.call(request)
+        let [loopback, others] = &self.connectors;
+        let connector = if is_on_loopback(request.uri()) { loopback } else { others };
+        let (answer, used, clients) =
+            (connector.call(request), Arc::clone(&self.used), Arc::clone(&self.clients));
+        HttpConnectorFuture::new(async move {
+            let pending = clients.until_answered(used);
+            let answer = answer.await?;
+            pending.answered();
+            Ok(answer)
+        })
     }
 }
 

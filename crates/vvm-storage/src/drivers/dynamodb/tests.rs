@@ -507,6 +507,36 @@ async fn write_without_a_connection_is_not_applied() {
 }
 
 #[tokio::test]
+async fn request_after_one_without_an_answer_takes_no_connection_from_before() {
+    let is_silent = Arc::new(Mutex::new(false));
+    let next = Arc::clone(&is_silent);
+    let server = Scripted::keeping(move |_| {
+        let is_silent = std::mem::take(&mut *next.lock().unwrap());
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: application/x-amz-json-1.0\r\n";
+        Some(if is_silent { String::new() } else { format!("{head}Content-Length: 2\r\n\r\n{{}}") })
+    });
+    let server = server.await;
+    let address = Address::parse(&format!("dynamodb://eu-west-1/elections?endpoint={}", server.endpoint));
+    let address = address.unwrap();
+    let storage = DynamoDbStorage::new(client(&configured(&server.endpoint), &address), &address);
+    let _open = tokio::join!(storage.read(partition()), storage.read(partition()), storage.read(partition()));
+    let before = (server.connected(), server.served());
+    assert_eq!(before, (3, 3));
+    *is_silent.lock().unwrap() = true;
+    let is_sent = async {
+        while server.served() == before.1 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        read = storage.read(partition()) => panic!("{read:?}"),
+        () = is_sent => {}
+    }
+    storage.read(partition()).await.unwrap();
+    assert_eq!(server.connected(), before.0 + 1);
+}
+
+#[tokio::test]
 async fn keys_left_out_of_an_answer_are_requested_again() {
     const KEY: &str = r#"{"pk":{"B":"cGFydGl0aW9u"},"cc":{"B":"AA=="}}"#;
     let left_out = || Some((200, format!(r#"{{"UnprocessedKeys":{{"elections":{{"Keys":[{KEY}]}}}}}}"#)));

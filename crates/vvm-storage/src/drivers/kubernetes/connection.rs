@@ -75,8 +75,10 @@ impl Connections {
         let credential = self.credential().await?;
         let request = self.request(kind, method, path, body, &credential)?;
         let mut session = self.session(credential.own.clone()).await?;
+        let mut pending = PendingRequest { of: self, is_answered: false };
         let answer = self.limiter.in_time(session.ask(request)).await;
         let answer = answer.unwrap_or_else(|silence| Err(DriverError::Unanswered(silence)))?;
+        pending.is_answered = true;
         if answer.status == 401 {
             self.was_refused(&credential);
         } else if !self.limiter.is_closed() {
@@ -146,7 +148,6 @@ impl Connections {
         }
     }
 
-    /// A request that runs ends its own connection.
     pub(super) async fn close(&self) {
         self.limiter.close();
         self.idle().clear();
@@ -155,9 +156,22 @@ impl Connections {
         }
     }
 
-    /// Each change is one insertion or removal, so a panic elsewhere leaves the list whole.
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Session>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Dropped before the answer, it ends idle connections: those to a peer that has vanished cost an attempt each.
+struct PendingRequest<'a> {
+    of: &'a Connections,
+    is_answered: bool,
+}
+
+impl Drop for PendingRequest<'_> {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            self.of.idle().clear();
+        }
     }
 }
 
@@ -167,7 +181,6 @@ impl fmt::Debug for Connections {
     }
 }
 
-/// More than any Lease has.
 const LONGEST_ANSWER: usize = 4 << 20;
 
 type Connection = Pin<Box<http1::Connection<TokioIo<Box<dyn Stream>>, Full<Bytes>>>>;

@@ -183,6 +183,28 @@ async fn request_after_a_refused_login_has_its_own_connection_and_reads_the_toke
     }
 }
 
+#[tokio::test]
+async fn request_after_one_without_an_answer_takes_no_connection_from_before() {
+    let server = Server::start().await;
+    let (storage, at) = (server.open().await, slot());
+    let _open = tokio::join!(storage.read(&at), storage.read(&at), storage.read(&at));
+    let before = server.scripted.connected();
+    assert_eq!(before, 3);
+    server.requests();
+    server.will_in_turn([SILENCE]);
+    let is_sent = async {
+        while server.requests().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        read = storage.read(&at) => panic!("{read:?}"),
+        () = is_sent => {}
+    }
+    storage.read(&at).await.unwrap();
+    assert_eq!(server.scripted.connected(), before + 1);
+}
+
 /// (I10) Its first credential is valid for two seconds, and then it hangs.
 #[tokio::test]
 async fn request_waits_for_a_login_plug_in_no_longer_than_for_a_connection() {

@@ -9,7 +9,10 @@ use super::{
     unusable_credentials,
 };
 use crate::{
-    drivers::{config::is_loopback, errors::never_connected},
+    drivers::{
+        config::is_loopback,
+        errors::{Renewable, never_connected},
+    },
     opening::{OpenError, OpenErrorKind},
 };
 use async_trait::async_trait;
@@ -72,42 +75,7 @@ const OF_AZURE: &[&str] = &[
 const GOOGLE: &str = "https://storage.googleapis.com";
 
 /// The library's store. It keeps its credentials until they expire, even if they are refused.
-pub(super) struct Store {
-    current: Mutex<Arc<dyn ObjectStore>>,
-    build: Build,
-}
-
-type Build = Box<dyn Fn() -> object_store::Result<Arc<dyn ObjectStore>> + Send + Sync>;
-
-impl Store {
-    fn new(build: Build) -> object_store::Result<Self> {
-        Ok(Self { current: Mutex::new(build()?), build })
-    }
-
-    pub(super) fn current(&self) -> Arc<dyn ObjectStore> {
-        Arc::clone(&self.lock())
-    }
-
-    pub(super) fn replace(&self, refused: &Arc<dyn ObjectStore>) {
-        let mut current = self.lock();
-        if Arc::ptr_eq(&current, refused) {
-            match (self.build)() {
-                Ok(anew) => *current = anew,
-                Err(error) => tracing::debug!(%error, "the refused credentials are kept"),
-            }
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Arc<dyn ObjectStore>> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl fmt::Debug for Store {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.current().fmt(out)
-    }
-}
+type Store = Renewable<dyn ObjectStore>;
 
 #[derive(Clone, Debug)]
 pub(super) struct Requests {
@@ -160,10 +128,15 @@ pub(super) fn connect_by(address: &Address, builder: ObjectStoreBuilder) -> Resu
         let text = format!("the system refuses the thread that waits for answers: {cause}");
         OpenError::new(OpenErrorKind::System, text)
     })?;
-    let (connector, options) = clients(address)?;
+    let (options, of) = (options(address)?, address.clone());
+    let connector = Renewable::new(clients(address)?, Box::new(move || clients(&of)));
+    let connector = TracedConnector(Arc::new(connector));
     let (endpoint, account) = (address.endpoint.clone(), address.account.clone().unwrap_or_default());
-    let build = move || with_conditions(builder.clone(), endpoint.as_deref(), &account, &connector, &options);
-    let store = Store::new(Box::new(build)).map_err(|error| unusable_credentials(&error))?;
+    let build = move || {
+        with_conditions(builder.clone(), endpoint.as_deref(), &account, &connector, &options)
+            .map_err(|error| unusable_credentials(&error))
+    };
+    let store = Store::new(build()?, Box::new(build));
     Ok(Requests {
         store: Arc::new(store),
         platform: address.platform,
@@ -246,15 +219,31 @@ impl<C: Send + Sync> CredentialProvider for LastCredential<C> {
     }
 }
 
-fn clients(address: &Address) -> Result<(TracedConnector, ClientOptions), OpenError> {
-    let (timeout, connect_timeout) = (address.request_timeout, address.request_timeout / CONNECT_SHARE);
-    let mut options = ClientOptions::new()
+fn options(address: &Address) -> Result<ClientOptions, OpenError> {
+    let options = ClientOptions::new()
         .with_http1_only()
-        .with_timeout(timeout)
-        .with_connect_timeout(connect_timeout)
+        .with_timeout(address.request_timeout)
+        .with_connect_timeout(address.request_timeout / CONNECT_SHARE)
         .with_allow_http(address.is_http_allowed);
-    let builder = || {
-        reqwest::Client::builder()
+    let authorities = authorities(address, Certificate::from_pem_bundle)?;
+    Ok(authorities.into_iter().fold(options, ClientOptions::with_root_certificate))
+}
+
+fn authorities<C, E: fmt::Display>(
+    address: &Address,
+    read: impl FnOnce(&[u8]) -> Result<Vec<C>, E>,
+) -> Result<Vec<C>, OpenError> {
+    let Some(file) = &address.tls_ca else { return Ok(Vec::new()) };
+    let unusable = |why: String| OpenError::refused(format!("tls_ca={}: {why}", file.display()));
+    let pem = fs::read(file).map_err(|cause| unusable(cause.to_string()))?;
+    let authorities = read(&pem).map_err(|cause| unusable(cause.to_string()))?;
+    if authorities.is_empty() { Err(unusable("the file has no certificate".into())) } else { Ok(authorities) }
+}
+
+fn clients(address: &Address) -> Result<Arc<Clients>, OpenError> {
+    let authorities = authorities(address, reqwest::Certificate::from_pem_bundle)?;
+    let build = |client: reqwest::ClientBuilder| {
+        let client = client
             .redirect(reqwest::redirect::Policy::none())
             .no_gzip()
             .no_brotli()
@@ -262,26 +251,15 @@ fn clients(address: &Address) -> Result<(TracedConnector, ClientOptions), OpenEr
             .no_deflate()
             .user_agent(concat!("vvm/", env!("CARGO_PKG_VERSION")))
             .http1_only()
-            .timeout(timeout)
-            .connect_timeout(connect_timeout)
+            .timeout(address.request_timeout)
+            .connect_timeout(address.request_timeout / CONNECT_SHARE)
+            .tls_certs_merge(authorities.clone());
+        client.build().map(HttpClient::new).map_err(|cause| unusable_credentials(&cause))
     };
+    let new = reqwest::Client::builder;
     // A proxy on another machine would reach its own loopback.
-    let (mut objects, mut loopback) = (builder().https_only(!address.is_http_allowed), builder().no_proxy());
-    if let Some(file) = &address.tls_ca {
-        let unusable = |why: String| OpenError::refused(format!("tls_ca={}: {why}", file.display()));
-        let pem = fs::read(file).map_err(|cause| unusable(cause.to_string()))?;
-        let authorities = Certificate::from_pem_bundle(&pem).map_err(|cause| unusable(cause.to_string()))?;
-        if authorities.is_empty() {
-            return Err(unusable("the file has no certificate".into()));
-        }
-        options = authorities.into_iter().fold(options, ClientOptions::with_root_certificate);
-        let authorities = reqwest::Certificate::from_pem_bundle(&pem);
-        let authorities = authorities.map_err(|cause| unusable(cause.to_string()))?;
-        objects = objects.tls_certs_merge(authorities.clone());
-        loopback = loopback.tls_certs_merge(authorities);
-    }
-    let build = |client: reqwest::ClientBuilder| client.build().map_err(|cause| unusable_credentials(&cause));
-    Ok((TracedConnector { objects: build(objects)?, loopback: build(loopback)? }, options))
+    let (objects, loopback) = (new().https_only(!address.is_http_allowed), new().no_proxy());
+    Ok(Arc::new(Clients { objects: build(objects)?, loopback: build(loopback)? }))
 }
 
 /// Nothing is sent twice (I7). It holds for requests for credentials, too: the next call fetches them again.
@@ -313,36 +291,35 @@ impl Trace {
         self.lock().clone()
     }
 
-    /// Each change is one assignment, so a panic elsewhere leaves it whole.
     fn lock(&self) -> MutexGuard<'_, RequestOutcome> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Makes clients that trace requests, and send them by this one, which follows no redirect: a 303 would turn
+/// Makes clients that trace requests, and send them by these, which follow no redirect: a 303 would turn
 /// a PUT into a GET, whose answer would count as that of the PUT.
 #[derive(Clone, Debug)]
-pub(super) struct TracedConnector {
-    pub(super) objects: reqwest::Client,
+struct TracedConnector(Arc<Renewable<Clients>>);
+
+#[derive(Debug)]
+struct Clients {
+    objects: HttpClient,
     /// For all requests to this machine, without a proxy.
-    pub(super) loopback: reqwest::Client,
+    loopback: HttpClient,
 }
 
 impl HttpConnector for TracedConnector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
         let credentials = ReqwestConnector::default().connect(options)?;
-        let (objects, loopback) = (self.objects.clone(), self.loopback.clone());
-        let (objects, loopback) = (HttpClient::new(objects), HttpClient::new(loopback));
-        Ok(HttpClient::new(TracedHttpService { objects, credentials, loopback }))
+        Ok(HttpClient::new(TracedHttpService { clients: Arc::clone(&self.0), credentials }))
     }
 }
 
 #[derive(Debug)]
 struct TracedHttpService {
-    objects: HttpClient,
+    clients: Arc<Renewable<Clients>>,
     /// The client of the library, with its options: metadata of a machine are read in clear text.
     credentials: HttpClient,
-    loopback: HttpClient,
 }
 
 #[async_trait]
@@ -350,12 +327,13 @@ impl HttpService for TracedHttpService {
     /// Dropped, the outcome is [`RequestOutcome::Sent`] unless there was an answer.
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let is_here = request.uri().host().is_some_and(is_loopback);
-        let by_place = |other| if is_here { &self.loopback } else { other };
+        let clients = self.clients.current();
+        let by_place = |other| if is_here { &clients.loopback } else { other };
         let Some(trace) = request.extensions().get::<Trace>().cloned() else {
             // A list, or a request for credentials.
             let is_list = |query: &str| query.contains("list-type=2") || query.contains("comp=list");
             let lists = request.uri().query().is_some_and(is_list);
-            return by_place(if lists { &self.objects } else { &self.credentials }).execute(request).await;
+            return by_place(if lists { &clients.objects } else { &self.credentials }).execute(request).await;
         };
         {
             let mut fate = trace.lock();
@@ -366,8 +344,10 @@ impl HttpService for TracedHttpService {
             }
             *fate = RequestOutcome::Sent;
         }
-        match by_place(&self.objects).execute(request).await {
+        let pending = self.clients.until_answered(Arc::clone(&clients));
+        match by_place(&clients.objects).execute(request).await {
             Ok(response) => {
+                pending.answered();
                 let (parts, body) = response.into_parts();
                 let (status, headers) = (parts.status, parts.headers.clone());
                 if status.is_success() {

@@ -378,6 +378,34 @@ mod tests {
         assert!(matches!(outcome, Err(DriverError::NotSent(_))), "{outcome:?}");
     }
 
+    #[tokio::test]
+    async fn request_after_one_without_an_answer_takes_no_connection_from_before() {
+        let is_silent = Arc::new(Mutex::new(false));
+        let next = Arc::clone(&is_silent);
+        let server = Scripted::keeping(move |_| {
+            let body = "<Error><Code>NoSuchKey</Code></Error>";
+            let absent = || format!("HTTP/1.1 404 words\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+            Some(if std::mem::take(&mut *next.lock().unwrap()) { String::new() } else { absent() })
+        });
+        let server = server.await;
+        let (requests, name) = (requests(&server.endpoint, ""), name());
+        let _open = tokio::join!(requests.get(&name), requests.get(&name), requests.get(&name));
+        let before = (server.connected(), server.served());
+        assert_eq!(before, (3, 3));
+        *is_silent.lock().unwrap() = true;
+        let is_sent = async {
+            while server.served() == before.1 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            got = requests.get(&name) => panic!("{got:?}"),
+            () = is_sent => {}
+        }
+        requests.get(&name).await.unwrap();
+        assert_eq!(server.connected(), before.0 + 1);
+    }
+
     fn requests_by(credentials: &Scripted, endpoint: &str) -> Requests {
         let address = Address::parse(&format!("s3://bucket/prefix?endpoint={endpoint}")).unwrap();
         connection::connect_with(&address, |name| {
