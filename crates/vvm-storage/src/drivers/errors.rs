@@ -5,6 +5,7 @@ use crate::{
     opening::OpenError,
     step::{Decision, SlotAlone, Step, decide},
 };
+use futures_util::future::{BoxFuture, FutureExt as _, Shared, ready};
 use ielections::{ReadError, Slot, WriteError};
 use std::{
     error::Error,
@@ -106,6 +107,31 @@ impl<T: ?Sized> Drop for PendingRequest<'_, T> {
         if let Some(used) = &self.used {
             self.of.replace(used);
         }
+    }
+}
+
+/// A loading that outlives the request that began it: the next request joins it.
+#[derive(Debug)]
+pub(super) struct Loading<T: Clone>(Mutex<Option<Shared<BoxFuture<'static, T>>>>);
+
+impl<T: Clone + Send + 'static> Loading<T> {
+    pub(super) fn new() -> Self {
+        Self(Mutex::new(None))
+    }
+
+    pub(super) fn ended(with: T) -> Self {
+        Self(Mutex::new(Some(ready(with).boxed().shared())))
+    }
+
+    pub(super) async fn join(&self, begin: impl FnOnce() -> BoxFuture<'static, T>) -> T {
+        let loading = self.lock().get_or_insert_with(|| begin().shared()).clone();
+        let loaded = loading.clone().await;
+        self.lock().take_if(|current| current.ptr_eq(&loading));
+        loaded
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Shared<BoxFuture<'static, T>>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

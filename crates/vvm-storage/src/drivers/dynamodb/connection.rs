@@ -4,7 +4,7 @@ use super::config::Address;
 use crate::{
     drivers::{
         config::is_on_loopback,
-        errors::{Renewable, described},
+        errors::{Loading, Renewable, described},
     },
     opening::OpenError,
 };
@@ -25,14 +25,8 @@ use aws_smithy_runtime_api::client::{
     },
     orchestrator::HttpRequest,
 };
-use futures_util::{
-    FutureExt as _,
-    future::{BoxFuture, Shared, ready},
-};
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use futures_util::FutureExt as _;
+use std::{sync::Arc, time::Duration};
 
 /// Connecting, TLS handshake included, may take a request's time limit divided by this number. So a request
 /// fails sooner if the server can't be reached than if it is slow.
@@ -146,34 +140,16 @@ pub(super) fn no_credentials(said: &str) -> OpenError {
     ))
 }
 
-type Loading = Shared<BoxFuture<'static, Result<Credentials, Arc<CredentialsError>>>>;
-
-/// Credentials whose loading outlives the request that began it. The SDK loads them within a request, whose time-out
-/// cancels the loading: a helper that takes longer would be started again and again, and its answer never used.
+/// The SDK loads within a request, whose time-out ends the loading: the answer of a slow helper would never be used.
 #[derive(Debug)]
 pub(super) struct LoadedOnce {
     provider: SharedCredentialsProvider,
-    loading: Mutex<Option<Loading>>,
+    loading: Loading<Result<Credentials, Arc<CredentialsError>>>,
 }
 
 impl LoadedOnce {
     pub(super) fn new(provider: SharedCredentialsProvider, loaded: Credentials) -> Self {
-        let loading = ready(Ok(loaded)).boxed().shared();
-        Self { provider, loading: Mutex::new(Some(loading)) }
-    }
-
-    fn begin_or_join(&self) -> Loading {
-        let mut loading = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
-        let begin = || {
-            let provider = self.provider.clone();
-            async move { provider.provide_credentials().await.map_err(Arc::new) }.boxed().shared()
-        };
-        loading.get_or_insert_with(begin).clone()
-    }
-
-    fn end(&self, ended: &Loading) {
-        let mut loading = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
-        loading.take_if(|loading| loading.ptr_eq(ended));
+        Self { provider, loading: Loading::ended(Ok(loaded)) }
     }
 }
 
@@ -183,10 +159,11 @@ impl ProvideCredentials for LoadedOnce {
         Self: 'a,
     {
         future::ProvideCredentials::new(async {
-            let loading = self.begin_or_join();
-            let loaded = loading.clone().await;
-            self.end(&loading);
-            loaded.map_err(CredentialsError::provider_error)
+            let begin = || {
+                let provider = self.provider.clone();
+                async move { provider.provide_credentials().await.map_err(Arc::new) }.boxed()
+            };
+            self.loading.join(begin).await.map_err(CredentialsError::provider_error)
         })
     }
 }

@@ -11,11 +11,12 @@ use super::{
 use crate::{
     drivers::{
         config::is_loopback,
-        errors::{Renewable, never_connected},
+        errors::{Loading, Renewable, never_connected},
     },
     opening::{OpenError, OpenErrorKind},
 };
 use async_trait::async_trait;
+use futures_util::FutureExt as _;
 use object_store::{
     Certificate, ClientOptions, CredentialProvider, ObjectStore, RetryConfig,
     aws::{AmazonS3Builder, S3ConditionalPut},
@@ -32,10 +33,13 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use vvm_clock::SystemClock;
+use vvm_clock::{Clock as _, SystemClock};
 
 /// Connecting, TLS handshake included, may take a request's time limit divided by this number.
 const CONNECT_SHARE: u32 = 2;
+
+/// The wait for a credential, likewise: an attempt at the shortest TTL has half of its time left.
+const PATIENCE_SHARE: u32 = 8;
 
 const OF_S3: &[&str] = &[
     "AWS_ACCESS_KEY_ID",
@@ -131,9 +135,10 @@ pub(super) fn connect_by(address: &Address, builder: ObjectStoreBuilder) -> Resu
     let (options, of) = (options(address)?, address.clone());
     let connector = Renewable::new(clients(address)?, Box::new(move || clients(&of)));
     let connector = TracedConnector(Arc::new(connector));
+    let patience = Patience { clock: clock.clone(), limit: address.request_timeout / PATIENCE_SHARE };
     let (endpoint, account) = (address.endpoint.clone(), address.account.clone().unwrap_or_default());
     let build = move || {
-        with_conditions(builder.clone(), endpoint.as_deref(), &account, &connector, &options)
+        with_conditions(builder.clone(), endpoint.as_deref(), &account, &connector, &options, &patience)
             .map_err(|error| unusable_credentials(&error))
     };
     let store = Store::new(build()?, Box::new(build));
@@ -152,6 +157,7 @@ fn with_conditions(
     account: &str,
     connector: &TracedConnector,
     options: &ClientOptions,
+    patience: &Patience,
 ) -> object_store::Result<Arc<dyn ObjectStore>> {
     let (connector, options) = (connector.clone(), options.clone());
     match builder {
@@ -161,8 +167,8 @@ fn with_conditions(
                 .with_client_options(options)
                 .with_retry(sent_once())
                 .with_http_connector(connector);
-            let issuer = Arc::clone(builder.clone().build()?.credentials());
-            Ok(Arc::new(builder.with_credentials(LastCredential::of(issuer)).build()?))
+            let last = LastCredential::of(builder.clone().build()?.credentials(), patience);
+            Ok(Arc::new(builder.with_credentials(last).build()?))
         }
         ObjectStoreBuilder::Google(builder) => {
             let builder = builder
@@ -170,8 +176,8 @@ fn with_conditions(
                 .with_client_options(options)
                 .with_retry(sent_once())
                 .with_http_connector(connector);
-            let issuer = Arc::clone(builder.clone().build()?.credentials());
-            Ok(Arc::new(builder.with_credentials(LastCredential::of(issuer)).build()?))
+            let last = LastCredential::of(builder.clone().build()?.credentials(), patience);
+            Ok(Arc::new(builder.with_credentials(last).build()?))
         }
         ObjectStoreBuilder::Azure(builder) => {
             let own = format!("https://{account}.blob.core.windows.net");
@@ -180,22 +186,31 @@ fn with_conditions(
                 .with_client_options(options)
                 .with_retry(sent_once())
                 .with_http_connector(connector);
-            let issuer = Arc::clone(builder.clone().build()?.credentials());
-            Ok(Arc::new(builder.with_credentials(LastCredential::of(issuer)).build()?))
+            let last = LastCredential::of(builder.clone().build()?.credentials(), patience);
+            Ok(Arc::new(builder.with_credentials(last).build()?))
         }
     }
 }
 
 /// The library renews a credential minutes before it expires. Until then a request uses the last one if its issuer gives
-/// none. One that has expired is refused by the store, which is then built anew.
+/// none in time. One that has expired is refused by the store, which is then built anew.
 struct LastCredential<C> {
     issuer: Arc<dyn CredentialProvider<Credential = C>>,
     last: Mutex<Option<Arc<C>>>,
+    loading: Loading<Result<Arc<C>, Arc<object_store::Error>>>,
+    patience: Patience,
 }
 
-impl<C> LastCredential<C> {
-    fn of(issuer: Arc<dyn CredentialProvider<Credential = C>>) -> Arc<Self> {
-        Arc::new(Self { issuer, last: Mutex::new(None) })
+#[derive(Clone)]
+struct Patience {
+    clock: SystemClock,
+    limit: Duration,
+}
+
+impl<C: Send + Sync + 'static> LastCredential<C> {
+    fn of(issuer: &Arc<dyn CredentialProvider<Credential = C>>, patience: &Patience) -> Arc<Self> {
+        let (issuer, last, patience) = (Arc::clone(issuer), Mutex::new(None), patience.clone());
+        Arc::new(Self { issuer, last, loading: Loading::new(), patience })
     }
 }
 
@@ -206,15 +221,28 @@ impl<C> fmt::Debug for LastCredential<C> {
 }
 
 #[async_trait]
-impl<C: Send + Sync> CredentialProvider for LastCredential<C> {
+impl<C: Send + Sync + 'static> CredentialProvider for LastCredential<C> {
     type Credential = C;
 
     async fn get_credential(&self) -> object_store::Result<Arc<C>> {
-        let issued = self.issuer.get_credential().await;
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let loading = self.loading.join(|| {
+            let issuer = Arc::clone(&self.issuer);
+            async move { issuer.get_credential().await.map_err(Arc::new) }.boxed()
+        });
+        let last = || self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = last().clone();
+        let issued = match &known {
+            None => loading.await,
+            Some(known) => tokio::select! {
+                biased;
+                issued = loading => issued,
+                () = self.patience.clock.sleep(self.patience.limit) => return Ok(Arc::clone(known)),
+            },
+        };
         match issued {
-            Ok(issued) => Ok(Arc::clone(last.insert(issued))),
-            Err(error) => last.clone().ok_or(error),
+            Ok(issued) => Ok(Arc::clone(last().insert(issued))),
+            Err(error) => known
+                .ok_or_else(|| object_store::Error::Generic { store: "credentials", source: error.into() }),
         }
     }
 }

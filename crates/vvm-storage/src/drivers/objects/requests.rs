@@ -441,21 +441,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn last_credentials_serve_while_their_issuer_is_away() {
-        let fetched = Arc::new(Mutex::new(0));
-        let credentials = Scripted::start(move |_| {
-            let mut fetched = fetched.lock().unwrap();
-            *fetched += 1;
-            // Long expired, so that the library asks for new ones before each request.
-            let issued = r#"{"AccessKeyId":"k","SecretAccessKey":"s","Token":"t","Expiration":"2026-01-01T00:00:00Z"}"#;
-            if *fetched == 1 { answer(200, "", issued) } else { answer(500, "", "") }
-        });
-        let credentials = credentials.await;
-        let objects = server(error(404, "NoSuchKey")).await;
-        let requests = requests_by(&credentials, &objects.endpoint);
-        for served in 1..=2 {
-            assert!(requests.get(&name()).await.unwrap().cell.is_none());
-            assert_eq!((credentials.served(), objects.served()), (served, served));
+    async fn last_credentials_serve_while_their_issuer_is_away_or_silent() {
+        for fails in [answer(500, "", ""), Some(String::new())] {
+            let fetched = Arc::new(Mutex::new(0));
+            let credentials = Scripted::keeping(move |_| {
+                let mut fetched = fetched.lock().unwrap();
+                *fetched += 1;
+                // Long expired, so that the library asks for new ones before each request.
+                let issued = r#"{"AccessKeyId":"k","SecretAccessKey":"s","Token":"t","Expiration":"2026-01-01T00:00:00Z"}"#;
+                if *fetched == 1 { answer(200, "", issued) } else { fails.clone() }
+            });
+            let credentials = credentials.await;
+            let objects = server(error(404, "NoSuchKey")).await;
+            let requests = requests_by(&credentials, &objects.endpoint);
+            for served in 1..=2 {
+                assert!(requests.get(&name()).await.unwrap().cell.is_none());
+                assert_eq!((credentials.served(), objects.served()), (served, served));
+            }
         }
     }
 
