@@ -137,6 +137,9 @@ struct PoolSlot<'a, S: Server> {
     has_listener: bool,
 }
 
+/// Dropped before the answer, it closes idle connections: those to a peer that has vanished cost an attempt each.
+struct PendingRequest<'a, S: Server>(Option<&'a ConnectionPool<S, S::Session>>);
+
 pub(crate) struct ConnectionPool<S, T> {
     server: S,
     limiter: RequestLimiter,
@@ -229,7 +232,11 @@ impl<S: Server> ConnectionPool<S, S::Session> {
         &self,
         request: impl Future<Output = Result<A, DriverError>>,
     ) -> Result<A, DriverError> {
+        let mut pending = PendingRequest(Some(self));
         let answer = self.limiter.in_time(request).await;
+        if answer.is_ok() {
+            pending.0 = None;
+        }
         answer.unwrap_or_else(|silence| Err(DriverError::Unanswered(silence)))
     }
 
@@ -393,8 +400,87 @@ impl<S: Server> Drop for PoolSlot<'_, S> {
     }
 }
 
+impl<S: Server> Drop for PendingRequest<'_, S> {
+    fn drop(&mut self) {
+        if let Some(connections) = self.0 {
+            connections.drop_idle();
+        }
+    }
+}
+
 impl<S: Server> fmt::Debug for ConnectionPool<S, S::Session> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "Connections({})", self.address())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt as _;
+    use std::{
+        future::pending,
+        sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+    };
+
+    struct Vanishing {
+        address: Address,
+        connected: AtomicUsize,
+        is_silent: Arc<AtomicBool>,
+    }
+
+    struct ToVanishing(Arc<AtomicBool>);
+
+    impl Session for ToVanishing {
+        async fn is_open(&mut self) -> bool {
+            true
+        }
+
+        async fn ask(&mut self, _: &str) -> Result<StatementResults, DriverError> {
+            if self.0.load(Relaxed) { pending().await } else { Ok(StatementResults::default()) }
+        }
+
+        async fn is_crowded(&mut self) -> Result<bool, DriverError> {
+            Ok(false)
+        }
+
+        async fn end(self) {}
+    }
+
+    impl Server for Vanishing {
+        type Session = ToVanishing;
+
+        const SOFTWARE: &str = "a server";
+        const TLS_OPTIONS: (&str, &str) = ("tls=off", "tls_ca");
+
+        fn parse(url: &str) -> Result<Self, String> {
+            let (address, _) = Address::parse(url, ["sql", "sql"], 1)?;
+            Ok(Self { address, connected: AtomicUsize::new(0), is_silent: Arc::default() })
+        }
+
+        fn address(&self) -> &Address {
+            &self.address
+        }
+
+        async fn connect(&self, _: &Host, _: &SystemClock) -> Result<ToVanishing, OpenError> {
+            self.connected.fetch_add(1, Relaxed);
+            Ok(ToVanishing(Arc::clone(&self.is_silent)))
+        }
+    }
+
+    #[tokio::test]
+    async fn request_after_one_without_an_answer_takes_no_connection_from_before() {
+        let pool = ConnectionPool::new(Vanishing::parse("sql://me@a/b").unwrap()).unwrap();
+        let lent = tokio::join!(pool.lend(), pool.lend(), pool.lend());
+        for lent in [lent.0, lent.1, lent.2] {
+            lent.unwrap().1.give_back();
+        }
+        assert!(pool.ask("").await.is_ok());
+        assert_eq!((pool.server.connected.load(Relaxed), pool.idle().sessions.len()), (3, 3));
+        pool.server.is_silent.store(true, Relaxed);
+        assert!(pool.ask("").now_or_never().is_none());
+        pool.server.is_silent.store(false, Relaxed);
+        assert!(pool.ask("").await.is_ok());
+        assert_eq!((pool.server.connected.load(Relaxed), pool.idle().sessions.len()), (4, 1));
     }
 }
