@@ -224,7 +224,10 @@ impl Keeper<'_> {
         let mut reaped = Vec::new();
         let state = sweep(&self.containment, |one| reaped.push(one));
         reaped.into_iter().for_each(|one| self.note(one));
-        let is_complete = !matches!(&state, Sweep::Waiting(pass) if !pass.is_complete);
+        let is_complete = match &state {
+            Sweep::Clear => true,
+            Sweep::Waiting(pass) => pass.is_complete,
+        };
         self.on(KeeperEvent::Swept(SystemClock::read(), is_complete));
         match state {
             Sweep::Clear => true,
