@@ -86,6 +86,21 @@ pub trait Layer: Debug + Send + Sync + 'static {
         self.beneath().peek_some(at, seen).await
     }
 
+    /// See [`SysVvmStorage::fence_state`].
+    async fn fence_state(&self, at: &Partition) -> Result<FenceState, ReadError> {
+        self.beneath().fence_state(at).await
+    }
+
+    /// See [`SysVvmStorage::document`].
+    async fn document(&self, at: &Partition, id: &DocumentId) -> Result<Option<Document>, ReadError> {
+        self.beneath().document(at, id).await
+    }
+
+    /// See [`SysVvmStorage::scan_documents`].
+    async fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, ReadError> {
+        self.beneath().scan_documents(at, scan).await
+    }
+
     /// See [`SysVvmStorage::hints`]. None by default: those of the storage beneath would pass the layer by.
     fn hints(&self) -> Option<&dyn SysVvmHints> {
         None
@@ -140,15 +155,15 @@ impl<L: Layer> SysVvmStorage for Layered<L> {
     }
 
     async fn fence_state(&self, at: &Partition) -> Result<FenceState, ReadError> {
-        self.0.beneath().fence_state(at).await
+        self.0.fence_state(at).await
     }
 
     async fn document(&self, at: &Partition, id: &DocumentId) -> Result<Option<Document>, ReadError> {
-        self.0.beneath().document(at, id).await
+        self.0.document(at, id).await
     }
 
     async fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, ReadError> {
-        self.0.beneath().scan_documents(at, scan).await
+        self.0.scan_documents(at, scan).await
     }
 
     fn hints(&self) -> Option<&dyn SysVvmHints> {
@@ -284,6 +299,26 @@ impl Layer for FaultyStorage {
         let slots = at.len().saturating_sub(2);
         self.storage.peek_some(&at[..slots], &mut seen[..slots]).await?;
         Err(ReadError::Unavailable("the partition has no quorum".into()))
+    }
+
+    async fn setting(&self, at: Partition) -> Result<Option<Vec<u8>>, ReadError> {
+        self.check_read().await?;
+        self.storage.setting(at).await
+    }
+
+    async fn fence_state(&self, at: &Partition) -> Result<FenceState, ReadError> {
+        self.check_read().await?;
+        self.storage.fence_state(at).await
+    }
+
+    async fn document(&self, at: &Partition, id: &DocumentId) -> Result<Option<Document>, ReadError> {
+        self.check_read().await?;
+        self.storage.document(at, id).await
+    }
+
+    async fn scan_documents(&self, at: &Partition, scan: &Scan) -> Result<Page, ReadError> {
+        self.check_read().await?;
+        self.storage.scan_documents(at, scan).await
     }
 
     async fn close(&self) {

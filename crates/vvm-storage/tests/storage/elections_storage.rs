@@ -1,9 +1,11 @@
-use ielections::ReadError;
+use ielections::{DocumentStorage as _, ReadError, Scan, TtlStorage as _, testing::id};
 use std::{num::NonZeroU32, sync::Arc};
 use vvm_clock::SystemClock;
 use vvm_storage::{
-    ClusterName, ElectionsTtlStorage, KEY_PREFIX_SLOT_COUNT, Partition, SettleError, Step, SysVvmStorage,
+    ClusterName, ElectionKey, ElectionsTtlStorage, KEY_PREFIX_SLOT_COUNT, Partition, SettleError, SlotNumber,
+    Step, SysVvmStorage,
     mem::MemDatabase,
+    testing::{FaultyStorage, Layer as _, Outage},
 };
 
 fn count(slots: u32) -> NonZeroU32 {
@@ -31,6 +33,26 @@ async fn first_slot_count_is_kept_and_a_different_one_is_refused() {
     assert_eq!((stands, wanted), (count(3), count(5)));
     assert_eq!(storage.slot_count(&cluster).await.unwrap(), Some(count(3)));
     assert_eq!(storage.slot_count(&"another".into()).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn faulty_storage_that_is_away_answers_no_read() {
+    let (database, _) = storage();
+    let faulty = FaultyStorage::over(database.open());
+    let storage = ElectionsTtlStorage::new(faulty.clone().into_storage());
+    let key = ElectionKey { cluster: "payroll".into(), slot: SlotNumber::FIRST };
+    for (outage, answers) in [(Outage::Full, true), (Outage::Away, false)] {
+        faulty.set_outage(Some(outage));
+        let answered = [
+            storage.get(&key).await.is_ok(),
+            storage.scan(std::slice::from_ref(&key)).await.is_ok(),
+            storage.slot_count(&key.cluster).await.is_ok(),
+            storage.fence_state(&key).await.is_ok(),
+            storage.document(&key, &id("a")).await.is_ok(),
+            storage.scan_documents(&key, &Scan::default()).await.is_ok(),
+        ];
+        assert_eq!(answered, [answers; 6], "{outage:?}");
+    }
 }
 
 #[tokio::test]
