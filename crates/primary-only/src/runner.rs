@@ -80,6 +80,8 @@ async fn run<S: Service>(
 
 impl<S: Service> Drop for InstanceGuard<S> {
     fn drop(&mut self) {
+        // It refers to the instance, which has it: a runtime that ends drops the run during a write (I9).
+        drop(self.instance.take_unfinished());
         self.roster.end(&self.instance, self.outcome.clone());
     }
 }

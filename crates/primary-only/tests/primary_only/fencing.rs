@@ -6,6 +6,7 @@ use ielections::testing::mock::{
     Verb::{FenceState, WriteDocuments},
 };
 use primary_only::{LeadError, LeaderReplaced, Outcome, StateError, Unavailable};
+use std::sync::Arc;
 
 /// Shows I2.
 #[test]
@@ -77,7 +78,7 @@ fn dropped_write_is_finished_before_the_next_write() {
     run(async |cluster| {
         let process = cluster.process("a");
         let probe = process.probe.clone();
-        let documents = std::sync::Arc::clone(&process.documents);
+        let documents = Arc::clone(&process.documents);
         process.probe.act("x", move |mut cx, _| {
             let (go, documents) = (probe.go.clone(), documents.clone());
             async move {
@@ -109,7 +110,7 @@ fn dropped_write_is_finished_before_the_next_write() {
 fn write_dropped_by_a_panicking_run_is_finished_before_the_instance_ends() {
     run(async |cluster| {
         let process = cluster.process("a");
-        let documents = std::sync::Arc::clone(&process.documents);
+        let documents = Arc::clone(&process.documents);
         let probe = process.probe.clone();
         process.probe.act("x", move |mut cx, _| {
             let (go, documents) = (probe.go.clone(), documents.clone());
@@ -135,6 +136,26 @@ fn write_dropped_by_a_panicking_run_is_finished_before_the_instance_ends() {
         assert!(process.found("x").await.is_none());
         term.end().await.unwrap();
     });
+}
+
+/// Shows I9.
+#[test]
+fn runtime_that_ends_during_a_write_leaves_nothing_of_the_service() {
+    let left = std::cell::OnceCell::new();
+    run(async |cluster| {
+        let process = cluster.process("a");
+        let probe = Arc::new(());
+        assert!(left.set(Arc::downgrade(&probe)).is_ok());
+        process.probe.act("x", move |mut cx, _| {
+            let _ = &probe;
+            async move { Ok(cx.state.insert().await?) }
+        });
+        process.documents.fail_always(WriteDocuments, Hang);
+        let _term = process.lead().await;
+        process.new_instance("x").await;
+        process.called.until(|| process.documents.under_way() == 1).await;
+    });
+    assert_eq!(left.get().unwrap().strong_count(), 0);
 }
 
 #[test]
