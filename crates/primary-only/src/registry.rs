@@ -94,8 +94,8 @@ impl Registry {
         instances
     }
 
-    /// Runs the services under a leadership until `stop`. Returns when none of their instances runs, so that
-    /// the leadership may be released (I6).
+    /// Runs the services under a leadership until `stop`, or until it is lost. Returns when none of their instances
+    /// runs, so that the leadership may be released (I6).
     ///
     /// In a program on `vvm-host`, one service calls this function and does nothing else:
     ///
@@ -126,6 +126,7 @@ impl Registry {
                 biased;
                 () = term.stop.cancelled() => {}
                 () = stop.cancelled() => {}
+                _ = term.standing.lost() => {}
             }
             drop(end);
         };

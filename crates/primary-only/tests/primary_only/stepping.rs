@@ -1,7 +1,13 @@
 //! Terms: each begins once, and interrupts all instances when it ends.
 
-use crate::rig::{Steps, run};
-use ielections::{Candidacy, Elections, Holder, Terms, Ttl, testing::MockTtlStorage};
+use crate::rig::{Steps, in_term, run};
+use ielections::{
+    Candidacy, Elections, Holder, Terms, Ttl,
+    testing::{
+        MockTtlStorage,
+        mock::{Fault, Verb},
+    },
+};
 use primary_only::{LeadError, NotPersisted, Outcome, TermInterrupted};
 use std::sync::Arc;
 
@@ -130,6 +136,19 @@ fn terms_in_quick_succession_leave_no_runner() {
         assert!(runs > 1);
         assert_eq!(runs, ends);
         assert_eq!(cluster.documents().await.len(), 1);
+    });
+}
+
+/// Shows I6.
+#[test]
+fn loss_ends_a_term_that_is_not_stopped() {
+    in_term(async |cluster, process, term| {
+        process.persisted("x").await;
+        process.documents.fail_always(Verb::CompareAndSwap, Fault::NotApplied);
+        term.leadership.lost().await;
+        cluster.sleep(1).await;
+        assert!(term.led.is_finished());
+        assert_eq!(process.probe.journal.count("x ends"), 1);
     });
 }
 
