@@ -64,14 +64,18 @@ impl Documents {
     /// and the next write through any clone comes after it. Poll the future or drop it: one caller drives the
     /// batches of all, so a future that is kept and not polled may block every other write.
     pub async fn write(&self, batch: Vec<DocumentWrite>) -> Result<DocumentVersion, DocumentWriteError> {
-        self.writer.write(self.access.slot(), batch).await
+        let written = self.writer.write(self.access.slot(), batch).await;
+        // A service ends by this error, and its host asks the standing whether it was a loss.
+        if let Err(DocumentWriteError::Deposed { .. } | DocumentWriteError::Lost(_)) = &written {
+            self.access.state().until_over().await;
+        }
+        written
     }
 
     /// Reads one document. Shows every write that has returned. Cancel safe.
     pub async fn get(&self, id: &DocumentId) -> Result<Option<Document>, DocumentReadError> {
         self.limits().check_id(id)?;
-        let slot = self.access.slot();
-        self.writer.read(slot, slot.partition.document(id)).await
+        self.read(self.access.partition.document(id)).await
     }
 
     /// Reads one page of documents, in the order of their ids. Shows every write of earlier leaderships, and every
@@ -79,8 +83,18 @@ impl Documents {
     ///
     /// Cancel safe.
     pub async fn scan(&self, scan: &Scan) -> Result<Page, DocumentReadError> {
-        let slot = self.access.slot();
-        self.writer.read(slot, slot.partition.scan(scan)).await
+        self.read(self.access.partition.scan(scan)).await
+    }
+
+    async fn read<T: Send>(
+        &self,
+        read: impl Future<Output = Result<T, ReadError>> + Send,
+    ) -> Result<T, DocumentReadError> {
+        let outcome = self.writer.read(self.access.slot(), read).await;
+        if let Err(DocumentReadError::Deposed { .. } | DocumentReadError::Lost(_)) = &outcome {
+            self.access.state().until_over().await;
+        }
+        outcome
     }
 }
 
@@ -139,7 +153,6 @@ impl RenewalTurn {
         Some(Self(Arc::clone(access)))
     }
 
-    /// Waits for the batch in flight, for a bounded time.
     pub(crate) async fn wait_for_batch(&self) {
         if let Some(writer) = self.0.writer() {
             writer.batch_answered(self.0.state()).await;

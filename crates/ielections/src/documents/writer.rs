@@ -111,7 +111,6 @@ impl DocumentWriter {
         }
     }
 
-    /// Reports it to the engine if the queue has ended because the storage was replaced.
     fn report_replaced(&self, slot: LedSlot<'_>) {
         if let Some(Over::Lost(Loss::StorageReplaced { cause })) = self.queue().over() {
             let shown = LeaseEvent::Replaced(Arc::clone(cause));
@@ -162,7 +161,6 @@ impl DocumentWriter {
         read.map_err(DocumentReadError::Storage)
     }
 
-    /// Fails once the leadership is over.
     fn is_open(&self, state: &LeadershipState) -> Result<bool, DocumentReadError> {
         if let Some(loss) = state.why_over() {
             return Err(DocumentReadError::Lost(loss));

@@ -63,9 +63,8 @@ fn deposed_writer_shuts_the_vvm_down() {
         process.created("x").await.persisted().await.unwrap();
         depose(&cluster).await;
         process.probe.go.give("write");
-        // The service and the renewal race to notice it.
         let problem = vvm.problem().await.unwrap();
-        assert!(matches!(problem, Problem::Ended { .. } | Problem::Lost(_)), "{problem}");
+        assert!(matches!(problem, Problem::Lost(_)), "{problem}");
         vvm.shutdown().await.unwrap_err();
         assert!(matches!(process.service.get_all().await, Err(Unavailable::NotLeader)));
     });

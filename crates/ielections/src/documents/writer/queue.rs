@@ -342,7 +342,6 @@ impl WriteQueue {
         }
     }
 
-    /// Ends the queue: every caller from now on gets `over`.
     pub(super) fn end(&mut self, over: Over) -> Pace {
         let sent = self.sent.take().into_iter().flat_map(|sent| sent.callers);
         for caller in sent.map(|(_, caller)| caller).chain(self.waiting.drain(..).map(|job| job.caller)) {
