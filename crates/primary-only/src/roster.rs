@@ -162,7 +162,6 @@ impl<S: Service> Roster<S> {
         }
     }
 
-    /// Ends an instance, and removes it from the list unless its document exists.
     pub(crate) fn end(&self, instance: &Arc<Instance<S>>, outcome: Outcome) {
         let mut list = self.list();
         if list.departing.get(&instance.id).is_some_and(|departing| Arc::ptr_eq(departing, instance)) {
@@ -175,7 +174,6 @@ impl<S: Service> Roster<S> {
         instance.end(outcome);
     }
 
-    /// Returns the instance of the same id that must end before a new one runs.
     pub(crate) fn predecessor(&self, id: &S::Id) -> Option<Arc<Instance<S>>> {
         self.list().departing.get(id).cloned()
     }

@@ -81,7 +81,7 @@ pub trait Service: Send + Sync + Sized + 'static {
 ///
 /// A run starts no work that outlives it. Concurrent parts belong into the same future (`join!`), so that nothing
 /// continues after it has ended, panicked or was dropped (I6). What `spawn_blocking` and `tokio::fs` do continues after a
-/// panic or a drop: await it outside of `run_until_cancelled`, or use `block_in_place`.
+/// panic or a drop: await it outside of `run_until_cancelled`, or use `block_in_place` if the runtime has several threads.
 #[async_trait]
 pub trait Task: Send + Sync + 'static {
     /// The same type as [`Service::Doc`].

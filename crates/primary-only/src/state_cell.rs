@@ -18,8 +18,8 @@ use vvm_clock::Clock;
 ///
 /// # Cancel safety
 /// Dropping the future of a write does not undo it. The cell finishes the write before the next one, and this crate
-/// finishes it before the instance ends. Poll the future or drop it: holding it without polling may block the writes of
-/// all other instances.
+/// before the instance ends. Until then [`doc`](Self::doc) shows the state before it: call [`insert`](Self::insert), which
+/// finishes it. Poll the future or drop it: holding it without polling may block the writes of all other instances.
 pub struct StateCell<Doc> {
     doc: Doc,
     stored: StoredVersion,

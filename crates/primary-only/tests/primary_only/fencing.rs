@@ -75,35 +75,41 @@ fn write_in_doubt_for_a_minute_is_resolved() {
 
 #[test]
 fn dropped_write_is_finished_before_the_next_write() {
-    run(async |cluster| {
-        let process = cluster.process("a");
-        let probe = process.probe.clone();
-        let documents = Arc::clone(&process.documents);
-        process.probe.act("x", move |mut cx, _| {
-            let (go, documents) = (probe.go.clone(), documents.clone());
-            async move {
-                cx.state.insert().await?;
-                documents.fail_always(WriteDocuments, Hang);
-                let next = cx.state.doc().next();
-                tokio::select! {
-                    biased;
-                    _ = cx.state.update(next) => panic!("not held"),
-                    () = go.wait("dropped") => {}
+    for by_insert in [false, true] {
+        run(async |cluster| {
+            let process = cluster.process("a");
+            let probe = process.probe.clone();
+            let documents = Arc::clone(&process.documents);
+            process.probe.act("x", move |mut cx, _| {
+                let (go, documents) = (probe.go.clone(), documents.clone());
+                async move {
+                    cx.state.insert().await?;
+                    documents.fail_always(WriteDocuments, Hang);
+                    let next = cx.state.doc().next();
+                    tokio::select! {
+                        biased;
+                        _ = cx.state.update(next) => panic!("not held"),
+                        () = go.wait("dropped") => {}
+                    }
+                    release(&documents, WriteDocuments).await;
+                    if by_insert {
+                        cx.state.insert().await?;
+                    }
+                    assert_eq!(cx.state.doc().taken, u64::from(by_insert));
+                    let next = Steps { taken: 10, ..Steps::new() };
+                    cx.state.update(next).await?;
+                    Ok(())
                 }
-                release(&documents, WriteDocuments).await;
-                let next = Steps { taken: 10, ..Steps::new() };
-                cx.state.update(next).await?;
-                Ok(())
-            }
+            });
+            let term = process.lead().await;
+            let instance = process.persisted("x").await;
+            process.probe.go.give("dropped");
+            let outcome = instance.completed().await;
+            assert!(outcome.is_completed(), "{outcome}");
+            assert!(cluster.documents().await[0].body.ends_with(b"{\"taken\":10,\"request\":\"\"}"));
+            term.end().await.unwrap();
         });
-        let term = process.lead().await;
-        let instance = process.persisted("x").await;
-        process.probe.go.give("dropped");
-        let outcome = instance.completed().await;
-        assert!(outcome.is_completed(), "{outcome}");
-        assert!(cluster.documents().await[0].body.ends_with(b"{\"taken\":10,\"request\":\"\"}"));
-        term.end().await.unwrap();
-    });
+    }
 }
 
 #[test]
