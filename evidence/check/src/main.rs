@@ -11,7 +11,7 @@ mod warm;
 
 use clap::{Parser, ValueEnum};
 use search::{Model, Part};
-use std::{fs, process::ExitCode};
+use std::{cell::Cell, fs, process::ExitCode};
 use vvm_clock::SystemClock;
 
 /// Searches shipped values in all orders of events.
@@ -38,6 +38,8 @@ struct Args {
     /// Drops an assumption, and prints why it is needed.
     #[arg(long)]
     drop: Option<Assumption>,
+    #[arg(skip)]
+    has_searched: Cell<bool>,
 }
 
 /// What is searched.
@@ -126,6 +128,7 @@ impl Args {
         let wanted = self.scenario.as_deref().unwrap_or_default();
         let parts: Vec<_> = parts.into_iter().filter(|part| part.name.contains(wanted)).collect();
         let reached = reached.filter(|_| wanted.is_empty()).collect();
+        self.has_searched.set(self.has_searched.get() || !parts.is_empty());
         parts.is_empty() || search::search_all(&parts, sample, &reached)
     }
 
@@ -159,7 +162,10 @@ fn run(args: &Args) -> bool {
         let took = SystemClock::read().since(began).as_secs_f64();
         println!("{check:?}: {took:.1} s, at most {} MB so far\n", most_memory());
     }
-    holds
+    if !args.has_searched.get() {
+        println!("no scenario has such a name, so nothing is shown");
+    }
+    holds && args.has_searched.get()
 }
 
 /// Prints the length of the story that each dropped assumption of a check gives. Returns whether each gives one.
@@ -194,6 +200,11 @@ mod tests {
         let (faults, depth) = (faults.to_string(), depth.to_string());
         let bounds = ["check", "--only-check", check, "--scenario", scenario, "--faults", &faults, "--depth"];
         run(&Args::parse_from(bounds.iter().copied().chain([&*depth]).chain(more.iter().copied())))
+    }
+
+    #[test]
+    fn scenario_that_does_not_exist_shows_nothing() {
+        assert!(!holds("election", "a scenario that is gone", 1, 1, &[]));
     }
 
     #[test]

@@ -140,8 +140,12 @@ fn judged(decoder: &Decoder, input: &[u8]) -> Result<bool, String> {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let mut holds = true;
-    for decoder in DECODERS.iter().filter(|decoder| decoder.name.contains(&args.only)) {
+    let chosen = DECODERS.iter().filter(|decoder| decoder.name.contains(&args.only)).collect::<Vec<_>>();
+    let mut holds = !chosen.is_empty();
+    if chosen.is_empty() {
+        println!("there is no such decoder: {}", DECODERS.map(|decoder| decoder.name).join(", "));
+    }
+    for decoder in chosen {
         let until = worked() + Duration::from_secs_f64(args.minutes.max(0.0) * 60.0);
         // The clock is read for one input in 64.
         let goes_on = |count: u64| !count.is_multiple_of(64) || worked() < until;
