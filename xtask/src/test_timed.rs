@@ -1,6 +1,7 @@
 //! `cargo xtask test-timed`: runs the tests of real time alone, which are in modules `timed`, or others, repeatedly.
 
 use crate::{
+    limit,
     needs::scratch_variable,
     workspace::{self, Workspace, cargo},
 };
@@ -28,16 +29,23 @@ pub(crate) fn run(options: &Options) -> bool {
 fn repeat(options: &Options) -> Result<bool, String> {
     let workspace = Workspace::read().map_err(|error| error.to_string())?;
     let system = |error: io::Error| error.to_string();
-    let mut held = 0;
-    for number in 1..=options.repeat {
-        let mut inconclusive = Inconclusive::new().map_err(system)?;
+    let tests = || {
         let mut command = cargo();
-        command.envs(scratch_variable());
+        command.envs(scratch_variable()).current_dir(&workspace.root);
         command.args(["test", "--workspace", "--all-features", "--no-fail-fast", "--quiet"]);
         command.args(options.test.iter().flat_map(|name| ["--test", name.as_str()]));
         command.args(options.test.is_empty().then_some("--tests"));
-        command.arg("--").args(&options.only).env(timed::records::FOLDER, inconclusive.folder());
-        let status = command.current_dir(&workspace.root).status().map_err(system)?;
+        command.arg("--").args(&options.only);
+        command
+    };
+    let listed = limit::stdout(tests().arg("--list"), limit::STEP).map_err(system)?;
+    if listed.status.success() && !String::from_utf8_lossy(&listed.stdout).contains(": test\n") {
+        return Err("no test has such a name".into());
+    }
+    let mut held = 0;
+    for number in 1..=options.repeat {
+        let mut inconclusive = Inconclusive::new().map_err(system)?;
+        let status = tests().env(timed::records::FOLDER, inconclusive.folder()).status().map_err(system)?;
         inconclusive.collect().map_err(system)?;
         let holds = status.success() && !inconclusive.are_too_many();
         held += usize::from(holds);
