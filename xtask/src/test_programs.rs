@@ -243,6 +243,7 @@ struct Cases {
     slow: Vec<String>,
     /// The cases that passed without a part, and why they left it out.
     left_out: Vec<(String, String)>,
+    has_cases: bool,
     /// Whether the output of cases that passed comes now.
     in_successes: bool,
     /// The case whose output comes now, if it passed.
@@ -276,9 +277,12 @@ impl Cases {
         if ["successes:", "failures:"].contains(&line) || line.starts_with("test result: ") {
             self.in_successes = line == "successes:";
         }
+        self.has_cases |= line.starts_with("running ");
         if !self.in_successes {
             self.output.push_str(line);
             self.output.push('\n');
+        }
+        if !self.in_successes && self.has_cases {
             return;
         }
         let header = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----"));
@@ -331,6 +335,7 @@ mod tests {
     fn what_a_case_that_passed_left_out_is_named_and_the_rest_of_its_output_is_not_kept() {
         let mut cases = Cases::default();
         for line in [
+            "running 3 tests",
             "successes:",
             "---- a::b stdout ----",
             "noise",
@@ -345,10 +350,19 @@ mod tests {
         }
         assert_eq!(cases.left_out, [("a::b".to_owned(), "no namespaces".to_owned())]);
         assert!(
-            cases.output.starts_with("failures:\n") && !cases.output.contains("noise"),
+            cases.output.starts_with("running 3 tests\nfailures:\n") && !cases.output.contains("noise"),
             "{}",
             cases.output
         );
+    }
+
+    #[test]
+    fn what_a_program_without_cases_left_out_is_named() {
+        let mut cases = Cases::default();
+        for line in ["a guardian is killed", "not tested: no namespaces"] {
+            cases.see(line);
+        }
+        assert_eq!(cases.left_out, [(String::new(), "no namespaces".to_owned())]);
     }
 
     /// A misspelt name would leave its tests out without a word.
