@@ -336,6 +336,15 @@ mod tests {
     }
 
     #[test]
+    fn every_file_that_a_rule_names_exists() {
+        let files = read().unwrap();
+        let places = FORBIDDEN.iter().map(|(place, _)| *place);
+        for place in places.chain(SHOWN_BY).chain([ARCHITECTURE, FOR_USERS, SUMMARY]) {
+            assert!(files.iter().any(|file| file.path.starts_with(place)), "there is no {place}");
+        }
+    }
+
+    #[test]
     fn forbidden_import_is_found_outside_tests() {
         let path = "crates/ielections/src/protocol/lease.rs";
         let text = "// tokio::\nuse tokio::time;\nuse my_tokio::x;\n#[cfg(test)]\nmod tests {\n use tokio::time;\n}\n";
