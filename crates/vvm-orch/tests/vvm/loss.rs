@@ -2,17 +2,23 @@ use crate::{
     environment::{Harm, HarmfulSpawn},
     rig::{Act, Cluster, Process, TTL, run, run_one},
 };
+use async_trait::async_trait;
 use ielections::{
-    Elections, Env, Loss, Slot, Swap, Timing, Vacant,
+    Elections, Env, Loss, Slot, Standing, Swap, Timing, Vacant,
     testing::{
         MockTtlStorage,
         mock::{Fault, Verb},
     },
 };
-use std::sync::Arc;
+use std::{
+    future::poll_fn,
+    sync::Arc,
+    task::{Context, Poll},
+};
+use testing_time::MockClock;
 use tokio_util::sync::CancellationToken;
 use vvm_clock::Clock;
-use vvm_orch::{NotLeading, Problem, ServiceContext, service_fn};
+use vvm_orch::{BoxError, NotLeading, Problem, Service, ServiceContext, Work};
 use vvm_storage::ElectionKey;
 
 fn deposed(cluster: &Cluster) -> Process<MockTtlStorage<ElectionKey>> {
@@ -43,17 +49,48 @@ fn loss_stops_the_services_at_once() {
     });
 }
 
+/// Sees a loss in the turn after the one that made it: the shutdowner has not run by then.
+struct Watchful {
+    clock: MockClock,
+    in_start: bool,
+    result: Result<(), &'static str>,
+}
+
+impl Watchful {
+    async fn notices(&self, standing: &Standing) -> Result<(), BoxError> {
+        self.clock.sleep_until(Timing::new(TTL).loss_at(standing.renewed_at())).await;
+        let sees = |cx: &mut Context<'_>| {
+            cx.waker().wake_by_ref();
+            if standing.loss().is_some() { Poll::Ready(()) } else { Poll::Pending }
+        };
+        poll_fn(sees).await;
+        Ok(self.result?)
+    }
+}
+
+#[async_trait]
+impl Service<ElectionKey> for Watchful {
+    fn name(&self) -> &str {
+        "a"
+    }
+
+    async fn start(self: Box<Self>, cx: ServiceContext<ElectionKey>) -> Result<Work, BoxError> {
+        if self.in_start {
+            self.notices(&cx.standing).await?;
+        }
+        Ok(Box::pin(async move { self.notices(&cx.standing).await }))
+    }
+}
+
 #[test]
 fn service_that_notices_the_loss_first_does_not_hide_it() {
-    for result in [Ok(()), Err("deposed")] {
-        run(async |cluster| {
-            let process = deposed(&cluster);
-            let watchful = service_fn("a", async move |cx: ServiceContext<_>| {
-                let _ = cx.standing.lost().await;
-                Ok(result?)
-            });
-            let running = process.launch(vec![watchful]);
-            let Some(Problem::Lost(Loss::Vanished)) = running.problem().await else { panic!("{result:?}") };
+    for (in_start, result) in [(false, Ok(())), (false, Err("deposed")), (true, Err("deposed"))] {
+        run_one(async |cluster, process| {
+            process.storage.fail_always(Verb::CompareAndSwap, Fault::NotApplied);
+            let clock = cluster.clock.clone();
+            let running = process.launch(vec![Box::new(Watchful { clock, in_start, result })]);
+            let problem = running.problem().await;
+            assert!(matches!(problem, Some(Problem::Lost(_))), "{in_start}, {result:?}: {problem:?}");
             drop(running.shutdown().await);
         });
     }
