@@ -207,3 +207,39 @@ fn write_that_never_succeeds_ends_with_the_term() {
         assert!(cluster.documents().await.is_empty());
     });
 }
+
+#[test]
+fn write_in_doubt_that_meets_the_write_of_another_is_a_conflict() {
+    in_term(async |cluster, process, term| {
+        let documents = std::sync::Arc::clone(&process.documents);
+        process.probe.act("x", move |mut cx, probe| {
+            let documents = documents.clone();
+            async move {
+                cx.state.insert().await?;
+                documents.fail_always(WriteDocuments, Hang);
+                let next = cx.state.doc().next();
+                tokio::select! {
+                    biased;
+                    _ = cx.state.update(next) => panic!("not held"),
+                    () = probe.go.wait("dropped") => {}
+                }
+                release(&documents, WriteDocuments).await;
+                probe.journal.write("x is in doubt");
+                probe.go.wait("written").await;
+                let refused = cx.state.update(Steps { taken: 10, ..Steps::new() }).await;
+                assert!(matches!(refused, Err(StateError::Conflict { found: Some(_) })), "{refused:?}");
+                probe.journal.write("x is refused");
+                Ok(())
+            }
+        });
+        let instance = process.persisted("x").await;
+        process.probe.go.give("dropped");
+        process.probe.journal.shows("x is in doubt", 1).await;
+        let stored = cluster.documents().await.remove(0);
+        let other = [&stored.body[..], b" "].concat();
+        process.put(term.standing(), stored.id.as_bytes(), &other).await;
+        process.probe.go.give("written");
+        instance.completed().await;
+        assert_eq!(process.probe.journal.count("x is refused"), 1);
+    });
+}

@@ -359,6 +359,7 @@ fn answer(caller: oneshot::Sender<WriteResult>, answer: WriteResult) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Entry, Holder, Slot, Ttl, Version};
 
     const TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -391,6 +392,46 @@ mod tests {
         assert!(waits.try_recv().is_err(), "never sent, and given up");
         fail(&mut queue, began.after(TIMEOUT * 2));
         assert!(waits.try_recv().unwrap().is_err());
+    }
+
+    #[test]
+    fn batch_that_an_earlier_attempt_may_apply_is_looked_up_and_never_called_not_written() {
+        for refusal in [WriteError::NotApplied("busy".into()), WriteError::Fatal("denied".into())] {
+            let mut queue = queue();
+            queue.count = Some(DocumentVersion::NONE);
+            let version = Version { incarnation: queue.incarnation, write: 1 };
+            let (holder, ttl, epoch) = (Holder::new("here").unwrap(), Ttl::DEFAULT, queue.epoch);
+            let entry = Entry { holder, version, ttl, epoch };
+            let fence = || FenceState {
+                slot: Slot::Held { entry: entry.clone(), proven_age: None },
+                last: DocumentVersion::NONE,
+            };
+            let mut waits = queue.push(Vec::new()).ok().unwrap();
+            let began = Instant::from_nanos(0);
+            queue.next();
+            queue.written(began, Err(WriteError::Unknown("no answer".into())));
+            queue.fence_read(began, Ok(fence()));
+            assert!(matches!(queue.next(), QueueStep::Write(..)));
+            let is_fatal = matches!(refusal, WriteError::Fatal(_));
+            queue.written(began, Err(refusal));
+            assert!(waits.try_recv().is_err(), "given up");
+            assert_eq!(matches!(queue.next(), QueueStep::ReadFence), is_fatal);
+            if is_fatal {
+                queue.fence_read(began, Ok(fence()));
+                queue.next();
+            }
+            queue.written(began.after(TIMEOUT), Err(WriteError::NotApplied("busy".into())));
+            let answer = waits.try_recv().unwrap();
+            assert!(matches!(answer, Err(DocumentWriteError::Unknown { .. })), "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn first_end_of_the_queue_is_what_later_writes_get() {
+        let mut queue = queue();
+        queue.end(Over::Deposed { current: None });
+        queue.replaced("another file".to_owned());
+        assert!(matches!(queue.push(Vec::new()), Err(Over::Deposed { .. })));
     }
 
     /// Shows I11.
