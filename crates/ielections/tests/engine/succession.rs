@@ -432,6 +432,7 @@ fn leader_whose_successor_is_gone_withdraws_it_and_stays() {
         pair.pass(P).await;
         assert_eq!(pair.leader.link.withdrawals(), [Withdrawal::Silent]);
         assert!(pair.leader.kill_at() > pair.clock.now().after(TTL / 2));
+        assert_eq!(leadership.standing().kill_at(), pair.leader.kill_at());
         pair.pass(TTL * 2).await;
         assert_eq!(leadership.standing().loss(), None);
         assert_eq!(leadership.release().await, ReleaseOutcome::Released);

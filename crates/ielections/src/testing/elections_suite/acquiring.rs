@@ -9,7 +9,7 @@ use crate::{
     AcquireError, AcquireTimeout, Candidacy, Loss, ReleaseOutcome, Terms, Ttl,
     testing::mock::{Fault, Verb},
 };
-use futures_util::future::join;
+use futures_util::future::{Either, join, select};
 use std::{pin::pin, time::Duration};
 
 /// At once, with the deadman armed for it (I4).
@@ -359,6 +359,11 @@ pub async fn cleanup_waits_until_work_has_stopped(scene: &Scene<impl ElectionsTe
         assert!(leadership.standing().kill_at() > kill_at, "no longer renewed");
         kill_at = leadership.standing().kill_at();
         assert_eq!(process.deadman.armed(), 1);
+        let late = process.elections.acquire(scene.candidacy("late"));
+        let Either::Left((late, _)) = select(pin!(late), pin!(scene.pass(scene.percent(5)))).await else {
+            panic!("it campaigns")
+        };
+        assert!(matches!(refusal(late), AcquireError::Closing));
     }
     let (handback, ()) = join(leadership.release(), cleanup).await;
     assert_eq!(handback, ReleaseOutcome::Released);
