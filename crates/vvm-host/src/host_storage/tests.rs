@@ -8,6 +8,7 @@ use futures_util::FutureExt as _;
 use ielections::{Holder, Ttl};
 use std::time::Duration;
 use testing_time::MockClock;
+use vvm_clock::Clock as _;
 use vvm_storage::{
     Ask, Stage, StageChange,
     testing::{FaultyStorage, Outage},
@@ -97,8 +98,10 @@ async fn pause_refuses_claims_until_it_is_resumed() {
 async fn work_does_not_start_if_the_pause_cannot_be_read() {
     let scene = Scene::of("a").await;
     scene.host.close().await;
+    let began = scene.clock.now();
     let answer = in_steps(&scene.clock, Duration::from_secs(1), may_work(&scene.host)).await;
     assert!(matches!(answer, Err(StopDemand::PauseUnseen(_))), "{answer:?}");
+    assert_eq!(began.until(scene.clock.now()), Ttl::DEFAULT.get() / 4, "an acquisition is fresh so long");
 }
 
 #[tokio::test]
@@ -229,13 +232,32 @@ async fn wake_ups_cause_one_look_in_a_gap_and_none_is_lost() {
     let folder = tempfile::tempdir().unwrap();
     let dir = LocalDir::At(folder.path().join("local"));
     let join = || LocalWakeups::join(&dir, "payroll").unwrap();
-    let (host, other) = (HostStorage { wakeups: join(), ..host }, join());
+    let (host, other, third) = (HostStorage { wakeups: join(), ..host }, join(), join());
     (0..100).for_each(|_| other.wake());
-    host.woken().await;
-    other.wake();
+    for _ in 0..2 {
+        third.woken().await;
+        host.woken().now_or_never();
+        other.wake();
+    }
+    third.woken().await;
     assert!(host.woken().now_or_never().is_none());
     clock.advance(Terms::HINT_GAP);
     host.woken().await;
     clock.advance(Terms::HINT_GAP);
     assert!(host.woken().now_or_never().is_none());
+}
+
+#[tokio::test]
+async fn record_that_could_not_be_deleted_is_known_until_a_read_shows_that_it_is_gone() {
+    let scene = Scene::of("a").await;
+    let (before, own) = (record(1), record(2));
+    scene.claim().await.unwrap();
+    scene.faulty.set_outage(Some(Outage::Away));
+    scene.host.compare_and_delete(&key(), own.incarnation(), own.epoch).await.unwrap_err();
+    let left = [(own.incarnation(), own.epoch)];
+    scene.host.saw(&key(), &Slot::Vacant(Vacant { last_epoch: Some(before.epoch) }));
+    scene.host.saw(&key(), &Slot::Held { entry: own.clone(), proven_age: None });
+    assert_eq!(scene.host.left_behind(), left);
+    scene.host.saw(&key(), &Slot::Vacant(Vacant { last_epoch: Some(own.epoch) }));
+    assert_eq!(scene.host.left_behind(), []);
 }
