@@ -515,4 +515,30 @@ mod tests {
             () = time_passes => {}
         }
     }
+
+    #[tokio::test]
+    async fn withdrawal_without_an_answer_or_behind_the_leader_is_none() {
+        for (answers, has_begun) in [(true, false), (true, true), (false, false)] {
+            let clock: Arc<dyn Clock> = Arc::new(MockClock::new());
+            let beneath = MemDatabase::new(Arc::clone(&clock)).open();
+            let storage = ElectionsTtlStorage::new(Arc::clone(&beneath) as _);
+            let key = ElectionKey { cluster: ClusterName::from("a"), slot: SlotNumber::FIRST };
+            let leader = record("former", 1, 1);
+            let asked = storage.ask_step_down(&key, leader.epoch, None, Ttl::DEFAULT, new_ask()).await;
+            let Ok(StageChange::Done(request)) = asked else { panic!("{asked:?}") };
+            if has_begun {
+                storage.advance_step_down(&key.cluster, &request, Stage::Begun).await.unwrap();
+            }
+            let storage = match answers {
+                true => storage,
+                false => ElectionsTtlStorage::new(Arc::new(Unanswered(beneath, false)).into_storage()),
+            };
+            let inspector = StorageInspector::on_storage(storage, "a", clock);
+            let args: StepDownArgs = parsed(&["--storage", "sqlite:x.db", "--name", "a"]);
+            let signals = Signals::of_children().unwrap();
+            let wait = StepDownWait::new(&inspector, &args, (key, leader), signals);
+            let is_withdrawn = wait.withdraw(&request).await.unwrap();
+            assert_eq!(is_withdrawn, answers && !has_begun, "{answers}, {has_begun}");
+        }
+    }
 }

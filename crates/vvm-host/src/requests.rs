@@ -371,4 +371,30 @@ mod tests {
         let claim = host.insert_if_not_exist(&slot, Vacant { last_epoch }, &record(2)).await;
         assert!(matches!(claim, Err(WriteError::NotApplied(_))), "{claim:?}");
     }
+
+    #[tokio::test]
+    async fn leader_that_looked_before_the_operator_withdrew_leads_on() {
+        let scene = Scene::of("a");
+        let leadership = in_steps(&scene.clock, STEP, scene.acquire()).await;
+        let slot = key();
+        let leading = VvmLeadership { slot: slot.clone(), standing: leadership.standing().clone() };
+        let ask = Ask { incarnation: Incarnation::from_bytes([3; 16]), since_unix_epoch: Duration::ZERO };
+        let epoch = leading.standing.epoch();
+        let mut stands = scene.other.ask_step_down(&slot, epoch, None, Ttl::DEFAULT, ask).await.unwrap();
+        let host = host_storage(&scene.faulty, &scene.status);
+        let (over, condition) = (CancellationToken::new(), Condition::new(watch::channel(false).1));
+        let handler =
+            RequestHandler { storage: &host, over: &over, condition: &condition, ends_if_paused: false };
+        let mut seen = OperatorRequests::default();
+        for stage in [Stage::Accepted, Stage::Withdrawn] {
+            let StageChange::Done(request) = &stands else { panic!("{stands:?}") };
+            assert!(!handler.can_accept(request), "it is not ready to lead");
+            stands = scene.other.advance_step_down(&slot.cluster, request, stage).await.unwrap();
+            if stage == Stage::Accepted {
+                seen = host.look_at_requests().await.unwrap().0;
+            }
+        }
+        assert_eq!(handler.demand(&leading, seen).await, None);
+        in_steps(&scene.clock, STEP, leadership.release()).await;
+    }
 }
