@@ -314,8 +314,14 @@ impl OccupiedSlots {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{args::tests::parsed, inspection::tests::Interrupted};
-    use ielections::testing::mock::{Fault, FaultyStorage, Verb};
+    use crate::{args::tests::parsed, inspection::tests::Interrupted, liveness::tests::record};
+    use ielections::{
+        Slot,
+        testing::{
+            MockTtlStorage,
+            mock::{Fault, FaultyStorage, Verb},
+        },
+    };
     use std::{iter::repeat_with, num::NonZeroU32, sync::Arc};
     use testing_time::MockClock;
     use vvm_clock::SystemClock;
@@ -383,5 +389,42 @@ mod tests {
         assert_eq!(occupied.leaders(Some(&refusal)), refusal.to_string());
         occupied.look(&storage, &*clock).await.unwrap();
         assert!(occupied.is_clear());
+    }
+
+    #[tokio::test]
+    async fn pause_that_was_resumed_before_any_of_its_reads_is_no_success() {
+        let args = parsed(&["--storage", "sqlite:x.db", "--name", "a", "--local-dir", "none"]);
+        for number in 3..=6 {
+            let clock = Arc::new(SystemClock::start().unwrap());
+            let beneath: Arc<dyn SysVvmStorage> = MemDatabase::new(clock.clone()).open();
+            let storage = ElectionsTtlStorage::new(Arc::clone(&beneath));
+            let cluster = ClusterName::from("a");
+            storage.settle_slot_count(&cluster, NonZeroU32::MIN).await.unwrap();
+            let resume = async move {
+                let pause = storage.standing_pause(&cluster).await?.expect("it is paused");
+                assert!(storage.resume(&cluster, &pause).await.unwrap());
+                Ok(())
+            };
+            let resumed = Interrupted::at(number, beneath, resume);
+            let inspector = StorageInspector::on_storage(resumed, "a", clock);
+            let outcome = pause_and_wait(&inspector, &args).await;
+            assert_eq!(outcome.is_ok(), number > 5, "read {number}: {outcome:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn record_of_unknown_age_is_a_leader_until_it_has_stood_for_its_ttl() {
+        let clock = MockClock::new();
+        let key = ElectionKey { cluster: ClusterName::from("a"), slot: SlotNumber::new(NonZeroU32::MIN) };
+        let leader = record("b", 1, 1);
+        let (ttl, slot) = (leader.ttl.get(), Slot::Held { entry: leader, proven_age: None });
+        let mut storage = MockTtlStorage::new();
+        storage.expect_get().returning(move |_| Ok(slot.clone()));
+        let mut occupied = OccupiedSlots(Some(vec![(key, Observation::default())]));
+        for (passes, is_clear) in [(0, false), (1, false), (1, true)] {
+            clock.advance(ttl / 2 * passes);
+            occupied.look(&storage, &clock).await.unwrap();
+            assert_eq!(occupied.is_clear(), is_clear);
+        }
     }
 }
