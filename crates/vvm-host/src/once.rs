@@ -322,6 +322,16 @@ mod tests {
         assert_eq!(periods.list(), [past("a", 2), done("b"), past("c", 1)]);
     }
 
+    #[test]
+    fn longest_keep_of_all_starts_counts() {
+        let mut periods = Periods::default();
+        for number in 0..2 * LEAST_KEPT {
+            let keep = if number == 0 { 2 * LEAST_KEPT } else { LEAST_KEPT };
+            periods.count(done(&number.to_string()), keep, BYTES);
+        }
+        assert_eq!(periods.list().len(), 2 * LEAST_KEPT as usize);
+    }
+
     fn after_all(numbers: std::ops::RangeInclusive<u32>, name: impl Fn(u32) -> String) -> Periods {
         let mut periods = Periods::default();
         for number in numbers {
@@ -340,11 +350,9 @@ mod tests {
             (|_, (month, day)| format!("2026/{month}/{day}"), "2026/1/2", true),
             (|_, (month, day)| format!("2026{month:02}{day:02}"), "20260102", true),
             (|_, (month, day)| format!("backup 2026-{month:02}-{day:02}"), "backup 2026-01-02", true),
-            // A year and a week, an hour, a second.
             (|n, _| format!("{}-W{:02}", 2024 + n / 52, 1 + n % 52), "2024-W02", true),
             (|n, _| format!("2026-11-{:02}T{:02}", 1 + n / 24, n % 24), "2026-11-01T01", true),
             (|n, _| format!("{}", 1_795_402_862 + n), "1795402862", true),
-            // The parts of versions are numbers.
             (|n, _| format!("0.{}.{}", n / 20, n % 20), "0.0.1", true),
             (|n, _| format!("v1.{}.{}", n / 20, n % 20), "v1.0.1", true),
             (|n, _| format!("0.1.{n}"), "0.2.0", false),

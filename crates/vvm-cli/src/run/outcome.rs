@@ -251,3 +251,30 @@ pub(super) enum WorkEnd {
     Stopped,
     BetweenRuns,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vvm_clock::Instant;
+
+    #[test]
+    fn once_that_was_stopped_ends_with_0_only_if_its_period_is_done() {
+        let last = Supervised {
+            ended: Some(ProcessEnd::Exited(0)),
+            ended_at: Some(Instant::ORIGIN),
+            by_itself: false,
+            told: vec![Signal::INT],
+            killed: None,
+        };
+        for (end, farewell) in [
+            (OnceEnd::Failed("attempt 1".into()), ExitWish::DieOf(Signal::INT)),
+            (OnceEnd::Marked("it is done".into()), ExitWish::Exit(0)),
+        ] {
+            let run = LeadershipRun::default();
+            run.once.set(end).unwrap();
+            run.worked.set(FinishedWork { last: last.clone(), end: WorkEnd::Stopped }).unwrap();
+            let reason = ExitReason::from_cause(&Cause::Stopped(Signal::INT), &run);
+            assert_eq!(reason.farewell, farewell, "{reason}");
+        }
+    }
+}

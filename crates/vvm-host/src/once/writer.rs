@@ -417,4 +417,16 @@ mod tests {
             assert_eq!(scene.writer.mark(&nothing).await, Err(PeriodError::NoEntry));
         }
     }
+
+    #[tokio::test]
+    async fn failure_that_can_not_be_noted_delays_the_release_only_for_a_moment() {
+        let scene = Scene::new().await;
+        let counted = scene.writer.count(Periods::default(), 1).await.unwrap();
+        for verb in [Verb::WriteDocuments, Verb::FenceState] {
+            scene.faulty.fail_always(verb, Fault::LostRequest);
+        }
+        let began = scene.mock.now();
+        in_steps(&scene.mock, STEP, scene.writer.note_end(&counted, "it failed")).await;
+        assert_eq!(began.until(scene.mock.now()), end_timeout(TTL));
+    }
 }
