@@ -189,27 +189,39 @@ impl LeadershipEnd {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ielections::{Epoch, Incarnation};
     use rustix::process::Signal;
     use vvm_containment::Level;
 
     #[test]
     fn host_that_is_signalled_in_its_first_moments_was_asked_to_stop() {
-        let ending = |signal: Signal| {
+        let leading = RecordId {
+            slot: 1,
+            epoch: Epoch::new(1).unwrap(),
+            incarnation: Incarnation::from_bytes([1; 16]),
+        };
+        let of = |ended, leading| {
             let end = GuardEnded {
                 deadline: None,
                 last_deadline: None,
                 deadline_passed: false,
-                supervisor: Some(ProcessEnd::Signalled(signal.as_raw())),
+                supervisor: Some(ended),
                 level: Level::Guardian,
                 reaped_at: Instant::ORIGIN,
                 proven: true,
             };
-            let LeadershipEnd { outcome, farewell, .. } = LeadershipEnd::new(HostReport::default(), &end);
+            let told = HostReport { leading, ..HostReport::default() };
+            let LeadershipEnd { outcome, farewell, .. } = LeadershipEnd::new(told, &end);
             (outcome, farewell)
         };
+        let ending = |signal: Signal| of(ProcessEnd::Signalled(signal.as_raw()), None);
         for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT] {
             assert_eq!(ending(signal), (Outcome::StoppedWhileWaiting, ExitWish::DieOf(signal)));
+            let died = (Outcome::HostDied, ExitWish::Exit(exit::by_signal(signal.as_raw())));
+            assert_eq!(of(ProcessEnd::Signalled(signal.as_raw()), Some(leading)), died);
         }
+        let refused = (Outcome::SystemRefused, ExitWish::Exit(exit::SYSTEM));
+        assert_eq!(of(ProcessEnd::Exited(exit::SYSTEM), None), refused);
         assert_eq!(ending(Signal::KILL), (Outcome::HostDied, ExitWish::Exit(exit::KILLED)));
     }
 }

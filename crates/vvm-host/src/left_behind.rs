@@ -186,18 +186,24 @@ mod tests {
 
     #[tokio::test]
     async fn end_is_in_the_history_before_the_record_is_released() {
-        let scene = Scene::new();
-        let time: Arc<dyn Clock> = Arc::new(scene.clock.clone());
-        let elections = Elections::new(Arc::clone(&scene.other) as _, env(&scene.clock));
-        let terms = Terms::new(Holder::new("here").unwrap(), Ttl::DEFAULT);
-        let (key, led) = elections.acquire(Candidacy { slots: vec![key()], terms }).await.unwrap();
-        let at = (&scene.other, &key);
-        HistoryWriter::new(at, led.standing(), "here", &time, &Arc::default()).write_start().await;
-        let Slot::Held { entry, .. } = scene.slot().await else { panic!("it leads") };
-        assert!(scene.release(&entry).await);
-        assert_eq!(scene.slot().await, Slot::Vacant(Vacant { last_epoch: Some(entry.epoch) }));
-        let history = history::read(&scene.other, &key).await.unwrap();
-        assert_eq!(history[0].end.as_deref(), Some("its host was killed"));
+        for by_host in [None, Some("paused by alice")] {
+            let scene = Scene::new();
+            let time: Arc<dyn Clock> = Arc::new(scene.clock.clone());
+            let elections = Elections::new(Arc::clone(&scene.other) as _, env(&scene.clock));
+            let terms = Terms::new(Holder::new("here").unwrap(), Ttl::DEFAULT);
+            let (key, led) = elections.acquire(Candidacy { slots: vec![key()], terms }).await.unwrap();
+            let at = (&scene.other, &key);
+            let writer = HistoryWriter::new(at, led.standing(), "here", &time, &Arc::default());
+            writer.write_start().await;
+            if let Some(end) = by_host {
+                writer.write_end(end, LIMIT).await;
+            }
+            let Slot::Held { entry, .. } = scene.slot().await else { panic!("it leads") };
+            assert!(scene.release(&entry).await);
+            assert_eq!(scene.slot().await, Slot::Vacant(Vacant { last_epoch: Some(entry.epoch) }));
+            let history = history::read(&scene.other, &key).await.unwrap();
+            assert_eq!(history[0].end.as_deref(), by_host.or(Some("its host was killed")));
+        }
     }
 
     /// A note of the host may come late, and a guardian may release twice. Shows I2.
