@@ -31,8 +31,9 @@ fn check_that_fails_three_times_in_a_row_ends_the_leadership() {
 fn unhealthy_leader_campaigns_again_after_the_others() {
     let trial = VVM.trial();
     let line = counting(&trial, "test $n -gt 3");
-    let mut unhealthy = start(&trial, &line, &["--on-loss", "rejoin"]);
-    let mut other = trial.run_script("echo other; exec sleep 1000").start();
+    let polls = ["--local-dir", "none"];
+    let mut unhealthy = start(&trial, &line, &[&polls[..], &["--on-loss", "rejoin"]].concat());
+    let mut other = trial.run_script("echo other; exec sleep 1000").with(polls).start();
     other.stdout.wait_for("other");
     unhealthy.stderr.wait_for("unhealthy, the command has been stopped");
     unhealthy.stderr.wait_for("waiting for leadership");

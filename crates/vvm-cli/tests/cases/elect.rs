@@ -252,6 +252,20 @@ fn on_loss_hook_starts_while_what_prints_hangs() {
 }
 
 #[test]
+fn on_lead_hook_gives_way_at_the_deadline_while_what_prints_hangs() {
+    let trial = VVM.trial();
+    let on_lead = "echo lead $VVM_LEADER_EPOCH; exec sleep 1005";
+    let elect = trial.elect(on_lead, ON_LOSS).with(["--hook-timeout", "1h", "--ttl", SHORT_TTL]);
+    let mut elect = elect.start();
+    let led = epoch(&elect.stdout.wait_for("lead"));
+    hang_when_it_prints(elect.guardian);
+    let outage = trial.outage();
+    assert_eq!(elect.stdout.wait_for("loss"), format!("loss {led}"));
+    drop(outage);
+    elect.signal(Signal::KILL);
+}
+
+#[test]
 fn demoter_that_hangs_when_it_prints_has_started_the_on_loss_hook() {
     let trial = VVM.trial();
     let (mut elect, led) = leading(&trial, ON_LOSS, &[]);

@@ -72,7 +72,7 @@ fn status_shows_each_slot() {
 
     running.stop();
     let found = trial.slots();
-    assert!(found.iter().all(|line| line["state"] == "free"), "{found:?}");
+    assert_eq!(found.iter().filter(|line| line["state"] == "free").count(), 2, "{found:?}");
 }
 
 #[test]
@@ -88,6 +88,7 @@ fn status_of_an_unknown_name_is_66_and_starts_no_campaign() {
         assert_eq!((code, out.as_str()), (66, ""));
         assert!(error.contains(&format!("no candidate has ever campaigned for {misspelt}")), "{error}");
     }
+    assert_eq!(trial.ask("history", &["--periods", "--name", &misspelt]).0, 66);
     assert_eq!(trial.status(&[]).0, 0);
 }
 

@@ -59,16 +59,17 @@ fn host_that_is_stopped_beyond_its_deadline_is_released() {
 #[test]
 fn record_expires_if_the_storage_does_not_answer_or_the_release_is_killed() {
     // Its last try may end right before the release is given up: then its refusal is quoted.
-    for (is_killed, reasons) in [
-        (false, &["the storage does not answer", "its TTL: not applied: "][..]),
-        (true, &["was ended by SIGKILL"][..]),
+    for (signal, reasons) in [
+        (None, &["the storage does not answer", "its TTL: not applied: "][..]),
+        (Some(Signal::STOP), &["the storage does not answer"][..]),
+        (Some(Signal::KILL), &["was ended by SIGKILL"][..]),
     ] {
         let trial = VVM.trial();
         let leader = trial.run_forever().with(["--ttl", harness::SHORT_TTL]).up();
         let outage = trial.outage();
         kill_process(leader.host(), Signal::KILL).unwrap();
-        if is_killed {
-            kill_process(releases(&trial), Signal::KILL).unwrap();
+        if let Some(signal) = signal {
+            kill_process(releases(&trial), signal).unwrap();
         }
         let finished = leader.finish();
         drop(outage);
@@ -363,7 +364,7 @@ fn group_that_the_kernel_ends_as_a_whole_for_memory_waits_for_the_ttl() {
     if group.ends_together() {
         group.exhaust(leader.host());
     } else {
-        println!("memory.oom.group is not tested: it needs control groups of version 2; killed instead");
+        println!("not tested: memory.oom.group, which needs control groups of version 2; killed instead");
         group.kill();
     }
     let finished = leader.finish();
