@@ -114,7 +114,6 @@ struct Host {
 struct Keeper {
     life: Life,
     rules: KeeperRules,
-    /// The kernel kills it then.
     timer: Option<Instant>,
     /// It has looked at the time, and waits all the same.
     overslept: bool,
