@@ -342,6 +342,14 @@ mod tests {
         let reads = reads_within(10).await;
         // Renewals without an answer are read back, too.
         assert!(reads >= 9, "{reads} in an outage");
+        scene.faulty.set_outage(Some(Outage::Silent));
+        reads_within(5).await;
+        scene.faulty.set_outage(None);
+        let (by, ask) =
+            (Holder::new("alice").unwrap(), Ask { incarnation: Incarnation::from_bytes([4; 16]), ..ask });
+        scene.other.pause(&slot.cluster, &by, ask).await.unwrap();
+        let demand = in_steps(&scene.clock, STEP, lead).await;
+        assert!(matches!(demand, Some(StopDemand::Paused(_))), "{demand:?}");
     }
 
     /// Shows I7.
