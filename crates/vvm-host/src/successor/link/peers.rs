@@ -17,7 +17,7 @@ const MESSAGES: u32 = 200;
 pub(super) const OFFERS: u32 = 20;
 
 /// How many unknown keys are tried in a second: each costs 50 µs, and every host that can send a datagram may send one.
-const AGREEMENTS: u32 = 20;
+pub(super) const AGREEMENTS: u32 = 20;
 
 /// How many standbys are kept that have offered themselves.
 const STANDBYS: usize = 16;

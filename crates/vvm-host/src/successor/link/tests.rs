@@ -1,4 +1,7 @@
-use super::{peers::OFFERS, *};
+use super::{
+    peers::{AGREEMENTS, OFFERS},
+    *,
+};
 use crate::{
     status::tests::key,
     successor::{ProbeOutcome, probe_leader},
@@ -227,6 +230,23 @@ async fn flood_is_dropped_and_the_peer_is_heard() {
     assert_eq!(dropped.sum::<u64>() + u64::from(offers), sent);
     leader.link.send(ping(pairing, 2));
     assert_eq!(standby.received().await, ping(pairing, 2));
+
+    scene.clock.advance(Duration::from_secs(1));
+    let count = |of| leader.link.fates().find(|(fate, _)| *fate == of).unwrap().1;
+    let counts = || [DatagramFate::Foreign, DatagramFate::Surplus].map(count);
+    let ([foreign, surplus], forged) = (counts(), offer(Pairing { offer: [200; 16], ..pairing }));
+    for _ in 0..2 * AGREEMENTS {
+        let reader = OwnKey::new(&ielections::OsEntropy::default());
+        let key = standby.link.key.with_leader(&leader.link.key.public, leader.link.slot, record).unwrap();
+        let forged = encode(leader.link.slot, &forged, &reader.public, &key);
+        stranger.send_to(&forged, leader.link.address).await.unwrap();
+        yield_now().await;
+    }
+    let most = u64::from(AGREEMENTS);
+    while counts().iter().sum::<u64>() < foreign + surplus + 2 * most {
+        yield_now().await;
+    }
+    assert_eq!(counts(), [foreign + most, surplus + most]);
 }
 
 #[tokio::test]
