@@ -1,25 +1,26 @@
 //! A successor, so that the loss of a machine costs seconds, at any TTL.
 //!
-//! A standby in another process, the *successor* S, grants its leader L time in periods of P ([`SupportPeriod`]), as the
-//! storage does in periods of the TTL. S may claim the record of L once P has passed since S granted time last, and L is
-//! dead by then. The storage decides between them: L's permission to S is "you may claim (i, e) while its write number is
-//! below W", and L takes it back by a renewal whose number is at least W.
+//! A standby in another process, the *successor* S, grants its leader L time in periods of P ([`SupportPeriod`]). The
+//! storage does so in periods of the TTL. S may claim the record of L once P has passed since S last granted time. By
+//! then L is dead. The storage decides between them. L's permission to S is "you may claim the record of my leadership
+//! while its write number is below W". To take it back, L renews with a write number of at least W.
 //!
 //! Two values without I/O: [`Support`] beside the [`Lease`](super::Lease) of L, [`Successor`] beside the
-//! [`Campaign`](super::Campaign) of S. After every step but a `Sleep`, the caller carries it out and delivers `Woken`
-//! again at once. Each `now` is a clock reading made *after* the message or answer was received, never a round's earlier
-//! one: P counts from it. The rules:
+//! [`Campaign`](super::Campaign) of S. The caller carries out each step. If the step waits for no instant, turn or
+//! answer, the caller delivers `Woken` at once. Each `now` is a clock reading made *after* the message or answer was
+//! received, never a round's earlier one: P counts from it. The rules:
 //!
 //! - **N1** While S is named, L is lost at 0.65 P and dead at 0.8 P after the *send* of the newest ping that S
 //!   acknowledged, or at the shares of the TTL, whichever is earlier. A loss makes both deadlines final.
 //! - **N2** Guardian and keeper confirm this deadline before the first ping that names S is sent; it counts from before
 //!   that. Until that send L may disarm it.
-//! - **N3** L names after three test pings, each answered within P/10, and if the storage's last confirmation is newer than P
-//!   and took at most P/10. For that it renews once if it has to. An offer is named once. After a withdrawal the next naming waits, from P to a quarter of the TTL.
+//! - **N3** L names after three test pings, each answered within P/10, and only if the storage's last confirmation is
+//!   newer than P and took at most P/10. If it is not, L renews at once, and again after pauses that double from P to
+//!   TTL/4. An offer is named once. After a withdrawal the next naming waits for such a pause, too.
 //! - **N4** Only a confirmation that *shows* a write number of at least W loosens, whichever attempt it confirms. L
 //!   withdraws when the newest acknowledged ping was sent P/4 ago, and before a planned stop.
-//! - **N5** S waits for P after its last acknowledgement of a naming ping. The wait is tested when the claim is sent. The
-//!   right ends at the first read that shows anything but (i, e) below W, at the latest a TTL after that acknowledgement.
+//! - **N5** S waits for P after it last acknowledged a naming ping, and tests that when it sends the claim. The right
+//!   ends at the first read that shows another leadership or a number of at least W, at the latest a TTL after that.
 //! - **N6** S claims exactly the version that a linearizable read shows. A call takes at most P/10, and is tried again
 //!   after P/20.
 //! - **N7** A standby that stops asks to be withdrawn, and answers until the storage shows that it was.
@@ -35,7 +36,7 @@ use crate::{Epoch, Incarnation, timing::SupportPeriod};
 pub use leader::{Support, SupportEvent, SupportStep, Withdrawal};
 pub use standby::{Successor, SuccessorEvent, SuccessorStep};
 
-/// A leadership and one offer of a standby. No message for another pairing counts (N8), so a process that restarts is out.
+/// A leadership and one offer of a standby. A message for another pairing does not count (N8), as after a restart.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Pairing {
     /// The leadership.
@@ -67,9 +68,9 @@ pub enum FromStandby {
     Offer(Pairing),
     /// The answer to a ping.
     Answer {
-        /// That of the ping.
+        /// The pairing of the ping.
         pairing: Pairing,
-        /// That of the ping.
+        /// The number of the ping.
         number: u64,
         /// The ping named this standby, which now waits for P. The answer to a test grants no time.
         acknowledges: bool,
@@ -88,7 +89,7 @@ impl Pairing {
     }
 }
 
-/// Hands on an offer, which is renamed as an incarnation.
+/// Gives `to` an offer, which it renames as an incarnation.
 #[cfg(feature = "testing")]
 fn rebase_offer(offer: &mut [u8; 16], to: &mut dyn Rebase) {
     let mut version = crate::Version { incarnation: Incarnation::from_bytes(*offer), write: u64::MAX };
@@ -96,7 +97,7 @@ fn rebase_offer(offer: &mut [u8; 16], to: &mut dyn Rebase) {
     *offer = *version.incarnation.as_bytes();
 }
 
-/// Hands on the number of a ping of a leadership, which is not renamed yet: as writes of an incarnation of their own.
+/// Gives `to` a ping's number as a write number of the inverted `leadership`, which must not be renamed yet.
 #[cfg(feature = "testing")]
 fn rebase_ping(leadership: Incarnation, number: &mut u64, to: &mut dyn Rebase) {
     let pings = Incarnation::from_bytes(leadership.as_bytes().map(|byte| !byte));
