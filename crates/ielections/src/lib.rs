@@ -12,7 +12,7 @@
 //! #[tokio::main]
 //! async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //!     let env = Env::this_process()?;
-//!     // Between processes: "sqlite:/var/lib/payroll/leader.db", or the URL of a cluster.
+//!     // "mem:" is for one process. For several: "sqlite:/var/lib/payroll/leader.db", or the URL of a cluster.
 //!     let storage = ElectionsTtlStorage::new(vvm_storage::open("mem:", env.clock.clone()).await?);
 //!     let elections = Elections::new(Arc::new(storage), env);
 //!     let slot = ElectionKey { cluster: "payroll".into(), slot: SlotNumber::new(NonZeroU32::MIN) };
@@ -29,8 +29,8 @@
 //! }
 //! ```
 //!
-//! The module `testing` (feature `testing`) has the public suites and the storage mock, `protocol` the protocol as
-//! values. The crate contains no driver of a database, and without the feature `tokio-rt` no runtime.
+//! The feature `testing` makes two modules public: `testing` has the public suites and the storage mock, and `protocol`
+//! the protocol as values. The crate contains no driver of a database, and without the feature `tokio-rt` no runtime.
 //! `docs/contributing/architecture.md` defines the terms.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
@@ -44,7 +44,7 @@ pub mod leadership;
 #[cfg(feature = "testing")]
 pub mod protocol;
 #[cfg(not(feature = "testing"))]
-// It is no such crate: cargo-mutants alone reads this, and would list the module twice.
+// Only cargo-mutants reads this line, which no build sets. Otherwise it would list the module twice.
 #[cfg_attr(proc_macro, mutants::skip)]
 #[allow(
     dead_code,

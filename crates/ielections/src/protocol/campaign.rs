@@ -54,7 +54,7 @@ pub struct Campaign {
     is_partial: bool,
 }
 
-/// Where draws and dates come from. No part of the state: two campaigns that differ in it alone are alike.
+/// Where random bytes and dates come from. The hash leaves them out, because they are no part of a campaign's state.
 #[derive(Clone, Debug)]
 pub(super) struct Sources {
     pub(super) entropy: Arc<dyn Entropy>,
@@ -85,7 +85,7 @@ struct Target {
     slot: usize,
     basis: ClaimCondition,
     attempts: Attempts,
-    /// No answer to the last attempt, nor to a read since. The next step is a read, or attempts would pile up (I11).
+    /// The last attempt has no answer, nor has a read since. A read is next, so that attempts don't pile up (I11).
     unread: bool,
     /// The largest write number of all attempts. No number is used twice.
     last_write: u64,
@@ -200,7 +200,7 @@ impl Campaign {
         }
     }
 
-    /// Ends the campaign. Returns the slot and records that it may have written, to delete by incarnation and epoch.
+    /// Ends the campaign. Returns the slot, and the records that it may have written there. The caller deletes them.
     pub fn abandon(self) -> Option<(usize, Vec<Entry>)> {
         let target = self.target?;
         let left: Vec<Entry> = match target.basis {
@@ -213,7 +213,7 @@ impl Campaign {
         (!left.is_empty()).then_some((target.slot, left))
     }
 
-    /// Hands on every instant and version, to be shifted and renumbered.
+    /// Gives `to` every instant, to shift it, and every version, to renumber it.
     #[cfg(feature = "testing")]
     pub fn rebase(&mut self, to: &mut dyn super::Rebase) {
         to.until(&mut self.gives_up_at);
@@ -237,7 +237,7 @@ impl Campaign {
         target.attempts.rebase(to);
     }
 
-    /// Waits until the instant, or a hint, which causes no scan while an attempt is unresolved (I7).
+    /// Waits until the instant or the next scan. While an attempt is unresolved, no scan is due, also by a hint (I7).
     fn wait(&mut self, until: Instant) -> CampaignStep {
         let until = if self.target.is_none() { until.min(self.scans_at()) } else { until };
         self.phase = CampaignPhase::Waiting(until);
@@ -299,7 +299,6 @@ impl Campaign {
                 return self.timed_out();
             }
         } else {
-            // The storage has answered for every slot.
             self.stuck_since = None;
         }
         let opens_at = self.views.iter().map(SlotObservation::opens_at).min().unwrap_or(Instant::NEVER);
@@ -361,13 +360,14 @@ impl Campaign {
         }
     }
 
+    /// Returns the record that an earlier leadership of this process left behind in the slot, if it still stands.
     fn left_in(&self, slot: usize) -> Option<(Incarnation, Epoch)> {
         let entry = self.views.get(slot)?.holder()?;
         let left = self.terms.left_behind.iter();
         left.copied().find(|(incarnation, epoch)| entry.is_of(*incarnation, *epoch))
     }
 
-    /// Without an answer, the next scan shows whether the record still stands.
+    /// Handles the answer to a `Delete`. Without an answer, the next scan shows whether the record still stands.
     fn released(&mut self, now: Instant, slot: usize, outcome: Result<Delete, WriteError>) -> CampaignStep {
         let Some(left) = self.left_in(slot) else { return self.decide(now) };
         let found = match outcome {
@@ -430,7 +430,7 @@ impl Campaign {
         }
     }
 
-    /// Pauses for less than a poll, so that the end of an outage is noticed soon.
+    /// Pauses for at most a poll, so that the end of an outage is noticed soon.
     fn pause(&mut self, now: Instant) -> CampaignStep {
         self.refusals = 0;
         let stuck_since = *self.stuck_since.get_or_insert(now);
@@ -471,7 +471,7 @@ pub enum CampaignEvent {
     Read(Result<Slot, ReadError>),
     /// The `insert_if_not_exist` or `take_over` was answered.
     Claimed(Result<Claim, WriteError>),
-    /// The `compare_and_swap` was answered.
+    /// The `compare_and_swap` of [`CampaignStep::Renew`] was answered.
     TakenOver(Result<Swap, WriteError>),
     /// The `compare_and_delete` was answered.
     Deleted(Result<Delete, WriteError>),
@@ -489,7 +489,7 @@ pub struct ScanAnswer {
     pub hints_follow: bool,
 }
 
-/// The next step of a campaign. Slots are named by their index.
+/// The next step of a campaign: the slot's index, what is replaced, what replaces it, and the time limit of the call.
 #[derive(Debug)]
 pub enum CampaignStep {
     /// Do nothing; deliver `Woken` at that instant. Replaces an earlier `Sleep`.
@@ -504,9 +504,9 @@ pub enum CampaignStep {
     Insert(usize, Vacant, Entry, Duration),
     /// Call `take_over` now.
     TakeOver(usize, Entry, Entry, Duration),
-    /// Call `compare_and_swap` now.
+    /// Call `compare_and_swap` now, on our own record.
     Renew(usize, Entry, Entry, Duration),
-    /// Call `compare_and_delete` now.
+    /// Call `compare_and_delete` now, on a record that an earlier leadership of this process left behind.
     Delete(usize, Incarnation, Epoch, Duration),
     /// A slot was won.
     Won(WonSlot),

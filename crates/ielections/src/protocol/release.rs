@@ -11,7 +11,7 @@ pub enum ReleaseOutcome {
     Released,
     /// The slot had another record or none.
     AlreadyGone,
-    /// The storage could not be reached or refused: the record stands until its TTL has passed.
+    /// No delete was confirmed: the storage was out of reach or refused. The record may stand until its TTL has passed.
     LeftToExpire,
     /// The elections' task had ended before ([`Loss::EngineEnded`](crate::Loss)). The record stands until its TTL has
     /// passed, and **the deadline stays armed**, because only that task could disarm it (I4): it ends the process.

@@ -1,5 +1,5 @@
-//! [`SlotObservation`]: what a candidate has seen of one slot, and when: expiry by observation (I5). A version that is
-//! seen was written before. Unchanged for its writer's TTL on the observer's own clock, it has expired.
+//! [`SlotObservation`]: what a candidate has seen of one slot, and when. A version was written before it was seen. So
+//! it has expired once the observer's own clock has shown it unchanged for its writer's TTL (I5).
 
 use super::{AcquireError, Campaign, CampaignStep, ScanAnswer};
 use crate::{Entry, Epoch, ReadError, Slot, Terms, Timing, Vacant};
@@ -53,7 +53,7 @@ impl SlotObservation {
                         *first_seen = written_before.min(*first_seen);
                     }
                     state => {
-                        // It was written since the last read.
+                        // After the first read: it was written since the read before.
                         let is_first = matches!(state, SlotState::Unseen);
                         self.alive |= !is_first;
                         self.is_restored &= is_first;
@@ -119,9 +119,9 @@ impl SlotObservation {
         }
     }
 
-    /// Until when no renewal is due. In the past for a slot that is vacant or unseen. A renewal that is written later
-    /// is seen within a poll. One that was written early, or by a clock that is over 1 % fast, is seen late, and so the
-    /// take-over after it is late, too, which is safe (I5).
+    /// Returns until when no renewal is due: the past for a slot that is vacant or unseen. A later renewal is seen
+    /// within a poll. An early one, or one by a clock that is over 1 % fast, is seen late. Then the take-over after it
+    /// is late, too, which is safe (I5).
     pub(super) fn quiet_until(&self) -> Instant {
         match &self.state {
             SlotState::Held { entry, first_seen } => {
@@ -191,7 +191,7 @@ impl Campaign {
             return Err(AcquireError::EpochWentBack { seen, found: found.last_epoch() });
         }
         if !view.see(found, now) {
-            // Within one epoch no other candidate can have led, so the observation starts anew.
+            // The storage has lost renewals. No other candidate led in this epoch, so the observation starts anew.
             *view = SlotObservation { is_restored: true, ..SlotObservation::default() };
             view.see(found, now);
         }
