@@ -33,7 +33,7 @@ pub(super) struct Engine<K: Key> {
     pub(super) env: Env,
     /// For the leaderships. Weak, so that the task ends when no handle is left.
     pub(super) commands: Weak<UnboundedSender<Command<K>>>,
-    /// The present. Read at the beginning of a round, so before each send (I3), and after each answer (I5).
+    /// The time, read at the beginning of a round, so before each send (I3), and after each answer (I5).
     pub(super) now: Instant,
     pub(super) actors: Slab<Actor<K>>,
     pub(super) tickets: BTreeMap<u64, usize>,
@@ -83,7 +83,7 @@ impl<K: Key> Engine<K> {
         Jitter::from_random(self.jitter.u64(..))
     }
 
-    /// Returns a new inbox, and the number of its messages: another actor may have this actor's number later.
+    /// Returns a new inbox, and the number that its messages carry: a later actor may have this actor's number.
     pub(super) fn inbox(&mut self, actor: usize) -> (u64, PeerInbox) {
         self.next_inbox += 1;
         let (inbox, commands) = (self.next_inbox, Weak::clone(&self.commands));
@@ -204,7 +204,7 @@ pub(super) struct Campaigning<K> {
     /// Ends the last read, if it is still in flight.
     pub(super) reading: Option<AbortHandle>,
     pub(super) succession: Option<Succession<K>>,
-    /// It is out of time, and waits until its successor is withdrawn.
+    /// Why it fails. It is out of time, and waits until the leader no longer names it as successor (N7).
     pub(super) failure: Option<AcquireError>,
 }
 

@@ -23,7 +23,7 @@ use std::{
 use tokio::sync::{mpsc::UnboundedSender, oneshot};
 use vvm_clock::{Clock, Instant, Sleep};
 
-/// Its output is the actor and the answer.
+/// A call to the storage. Its output is the number of the actor that made it, and the answer.
 type Call = BoxFuture<'static, (usize, Reply)>;
 
 /// How many calls may be in flight (I11): enough for 20,000 renewals a second at 10 ms each, few enough for a database.
@@ -53,7 +53,7 @@ impl Calls {
         }
     }
 
-    /// Renewals go first. Leaves out the actors that don't wait any more.
+    /// Returns the actor that may call next, renewals first. `None` at the limit. Skips actors that no longer wait.
     pub(super) fn next_turn(&mut self, mut waits: impl FnMut(usize) -> bool) -> Option<usize> {
         if self.len() >= MAX_IN_FLIGHT {
             return None;
@@ -94,8 +94,7 @@ impl Calls {
         }
     }
 
-    /// Returns `true` if [`poll_pending`](Self::poll_pending) has to run before the task may sleep: a call
-    /// that it has not polled would not wake the task.
+    /// Whether [`poll_pending`](Self::poll_pending) has to run before the task sleeps: other calls do not wake it.
     pub(super) fn must_be_polled(&self) -> bool {
         self.unpolled
     }
@@ -170,7 +169,7 @@ async fn send<K: Key>(
     match request {
         StorageCall::Get(key) => Reply::Read(storage.get(key).await),
         StorageCall::Scan(keys) => {
-            // Asked for before: a hint of a release that the scan does not show must follow.
+            // Before the scan: if hints arrive by then, one follows each release that the scan does not show.
             let hints_follow = storage.hints_of_releases();
             let outcome = storage.scan_some(keys, seen).await;
             Reply::Scanned(ScanAnswer { seen: Vec::new(), outcome, hints_follow })
@@ -193,9 +192,9 @@ async fn send<K: Key>(
     }
 }
 
-/// The channel has no bound, but the number of commands has: one for each campaign begun or withdrawn, one
-/// for each leadership handed back or deposed, one for all hints that were not received yet, and what a
-/// [`PeerLink`](crate::successor::PeerLink) delivers, which limits it.
+/// The channel has no bound, but the number of commands has. There is one for each campaign begun or withdrawn, for
+/// each leadership handed back or dropped, and for all hints not received yet. A document writer adds at most one for
+/// each answer of the storage. A [`PeerLink`](crate::successor::PeerLink) limits what it delivers.
 pub(super) enum Command<K> {
     Campaign {
         ticket: u64,

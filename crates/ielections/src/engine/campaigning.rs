@@ -41,7 +41,7 @@ impl<K: Key> Engine<K> {
         self.step_campaign(id, CampaignEvent::Woken);
     }
 
-    /// Ends a campaign. Waits for the answer of a write in flight first.
+    /// Ends a campaign and aborts its read. If a call is in flight, the actor ends with its answer.
     pub(super) fn withdraw(&mut self, ticket: u64) {
         let Some(&id) = self.tickets.get(&ticket) else { return };
         let actor = &mut self.actors[id];
@@ -129,7 +129,7 @@ impl<K: Key> Engine<K> {
         self.call(id, timeout, request);
     }
 
-    /// Answers the caller of a campaign that has failed. Returns false if it has not.
+    /// Answers the caller of a campaign that has failed, and ends it. Returns `false` if it has not failed.
     pub(super) fn fail_campaign(&mut self, id: usize) -> bool {
         let Some(Kind::Campaigning(campaigning)) = self.actors.get_mut(id).map(|actor| &mut actor.kind)
         else {
@@ -152,7 +152,7 @@ impl<K: Key> Engine<K> {
         self.lead(id, key, won, &mut campaigning, terms);
     }
 
-    /// Makes the actor the leader of a slot that a write of `campaigning` or of its successor has won.
+    /// Makes the actor the leader of a slot that was won. If the caller is gone or the deadman refuses, releases it.
     pub(super) fn lead(
         &mut self,
         id: usize,

@@ -27,7 +27,7 @@ impl<K: Key> Engine<K> {
         self.settle(id);
     }
 
-    /// Handles what a call for the documents of a lease showed. The number may belong to another lease by now.
+    /// Handles what a call for the documents of a lease showed. `id` may belong to another lease by now.
     pub(super) fn take_shown(
         &mut self,
         id: usize,
@@ -115,8 +115,8 @@ impl<K: Key> Engine<K> {
         {
             leading.standing.state().lose(Loss::HandedBack);
             leading.handing_back = Some(reply);
-            // Before that of the TTL: no deadline later than that is in force at any time (I3). And before a call in flight is
-            // answered, which may take longer than the support period.
+            // Before the TTL's deadline, so that none later than that is ever in force (I3). It does not wait for a
+            // call in flight, whose answer may take longer than the support period.
             if let Some(armed) = leading.support.as_mut().and_then(|support| support.armed.take()) {
                 self.env.deadman.disarm(armed);
             }
