@@ -44,10 +44,10 @@ pub enum Report {
 }
 
 /// Starts the supervisor, and blocks until it has ended and no descendant of this process is left. Then dissolves the
-/// containment. Fails if the system refuses a process or a descriptor; no process runs then. The supervisor is this
-/// program again, with `arguments`. Its `main` must call [`Supervisor::accept`](crate::Supervisor::accept).
-/// `environment` sets and removes variables of the supervisor. The calling process must have a single thread. It
-/// becomes a sub-reaper, and this function reaps all its children.
+/// containment. Leaves only a supervisor that hangs in the kernel. The supervisor is this program again, with
+/// `arguments`. Its `main` must call [`Supervisor::accept`](crate::Supervisor::accept). `environment` sets and removes
+/// variables of the supervisor. The calling process must have a single thread. It becomes a sub-reaper, and this
+/// function reaps all its children. Fails, and starts no work, if the system refuses a process or a descriptor.
 pub fn guard(
     arguments: Vec<OsString>,
     environment: &[(OsString, Option<OsString>)],
@@ -128,11 +128,11 @@ pub struct SupervisorEnd {
     pub supervisor: Option<processes::ProcessEnd>,
     /// When it was reaped or left behind.
     pub reaped_at: Instant,
-    /// Its kill deadline.
+    /// The kill deadline that was armed when it ended.
     pub deadline: Option<Instant>,
     /// Its last kill deadline, also if it had disarmed that.
     pub last_deadline: Option<Instant>,
-    /// Whether it outlived its deadline, and had to be killed.
+    /// Whether its kill deadline had passed when it ended or was to be killed.
     pub deadline_passed: bool,
     /// Whether every descendant is proven to have ended: `wait` has returned ECHILD, and any control group was removed.
     pub proven: bool,
@@ -169,7 +169,7 @@ impl Guarding {
         // The last messages may have arrived while the supervisor was ending.
         self.listen(&mut on_report);
         let (supervisor, reaped_at) = ended.unzip();
-        // Without a child, the supervisor is among those reaped.
+        // If no child is left, the supervisor was reaped, even if its status was not seen.
         SupervisorEnd {
             level: self.containment.level(),
             supervisor: supervisor.or((!left_behind).then_some(processes::ProcessEnd::Exited(0))),
@@ -181,7 +181,7 @@ impl Guarding {
         }
     }
 
-    /// Kills all descendants, and reaps until only the supervisor is left. Returns false if that has ended, too.
+    /// Kills all descendants and reaps. Returns `true` if the supervisor alone stays too long, `false` if none is left.
     fn end_others(&self, mut on_reaped: impl FnMut(Reaped)) -> bool {
         let leave_at = SystemClock::read().after(ENDS_WITHIN);
         while sweep(&self.containment, &mut on_reaped) != Sweep::Clear {
@@ -280,7 +280,7 @@ pub enum LevelRefusal {
 }
 
 impl Containment {
-    /// Establishes the wanted level. A control group exists until it is [dissolved](Self::dissolve).
+    /// Establishes the wanted level; `Auto` falls back to the guardian. [`dissolve`](Self::dissolve) removes a group.
     pub fn establish(wanted: RequestedLevel) -> Result<Self, LevelRefusal> {
         let (level, group) = match wanted {
             RequestedLevel::Auto => {
@@ -316,12 +316,11 @@ fn tried_group(own: &Path) -> Result<ControlGroup, ControlGroupRefusal> {
     let started = launch::command(SHIM_STAGE, [], far).spawn().map_err(ControlGroupRefusal::System);
     let admitted = started.and_then(|mut shim| {
         let admitted = group.admit(Pid::from_child(&shim));
-        // Without a message, it ends.
+        // The shim ends without a message.
         drop(near);
         shim.wait().map_err(ControlGroupRefusal::System)?;
         admitted.map_err(|cause| ControlGroupRefusal::of(own, cause))
     });
-    // No process is in it.
     admitted.inspect_err(|_| drop(group.remove()))?;
     Ok(group)
 }

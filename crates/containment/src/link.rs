@@ -39,11 +39,11 @@ pub(crate) struct Link<Out, In> {
 pub enum LinkMessage<In> {
     /// A message, and the descriptors that came with it.
     Message(In, Vec<OwnedFd>),
-    /// The other end is gone or runs another version. No message follows.
+    /// The other end is gone, or sent no valid message, as another version does. Do not receive again.
     End,
 }
 
-/// Creates a link. The second end is for a process that is to be started.
+/// Creates a link. The second end is for a process that the caller starts.
 pub(crate) fn pair<Out: Message, In: Message>() -> io::Result<(Link<Out, In>, OwnedFd)> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (near, far) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
@@ -83,6 +83,7 @@ impl<Out: Message, In: Message> Link<Out, In> {
         }
     }
 
+    /// Returns the next message; `None` if none has arrived. Never blocks.
     pub(crate) fn receive(&self) -> Option<LinkMessage<In>> {
         let mut bytes = [0; Frame::BYTES];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
@@ -122,7 +123,7 @@ impl<Out, In> AsFd for Link<Out, In> {
     }
 }
 
-/// One message in transit: a version, a kind, and four numbers, in a fixed size: a guardian reads it without memory.
+/// One message in transit: a version, a kind and four numbers. A guardian reads its fixed size without allocating.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Frame {
     pub(crate) kind: u8,

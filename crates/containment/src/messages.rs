@@ -158,9 +158,11 @@ pub(crate) enum FromKeeper {
     Ready,
     /// The system refused the namespace. The last message.
     Refused(NamespaceRefusal),
+    /// The system refused what the keeper or the shim needs to start.
     NotStarted(Errno),
+    /// The shim could not execute the command.
     NotExecuted(Errno),
-    /// The command was executed, or killed before.
+    /// The shim has become the command, or was killed before.
     Executed,
     Ended(ProcessEnd),
     HelperNotStarted(Helper, Errno),
@@ -175,7 +177,7 @@ pub(crate) enum FromKeeper {
         /// Its name, with zeros behind.
         name: [u8; NAME],
     },
-    /// The keeper's own timer is set to this deadline, and it kills shortly before.
+    /// The keeper's own timer is set for this deadline. The keeper kills the command shortly before.
     InForce(Option<Instant>),
     Kills,
     /// No descendant of the keeper is left (I6). The last message.
@@ -278,7 +280,7 @@ impl Message for FromKeeper {
     }
 }
 
-/// Reads bytes as a frame of each direction. Returns whether they are one. For tests of damaged input.
+/// Returns whether `bytes` are a message of any direction. For tests of damaged input.
 #[cfg(feature = "simulation")]
 pub fn decodes(bytes: &[u8]) -> bool {
     let Some(frame) = bytes.try_into().ok().and_then(Frame::from_bytes) else { return false };

@@ -34,7 +34,7 @@ use std::{
     process::{Child, ExitCode, ExitStatus},
 };
 
-/// Blocks until the namespace that it makes is gone.
+/// Makes a namespace, to learn whether the system permits one. Blocks until it is gone.
 pub(crate) fn try_out() -> Result<(), NamespaceRefusal> {
     let no_process = |cause: std::io::Error| NamespaceRefusal::of_system(SetupStep::Process, &cause);
     let (link, far) = link::pair::<ToKeeper, FromKeeper>()
@@ -85,7 +85,7 @@ fn start_init(arguments: &[OsString]) -> Result<(Signals, Child), NamespaceRefus
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|errno| NamespaceRefusal { step: SetupStep::Link, errno })?;
     separate()?;
-    // The link is its standard input, too.
+    // Process 1 inherits the link, as its standard input.
     let own_number = OsString::from(getpid().as_raw_pid().to_string());
     let arguments = iter::once(own_number).chain(arguments.iter().cloned());
     let init = launch::pass_on(INIT_STAGE, arguments).spawn().map_err(at(SetupStep::Process))?;
@@ -106,7 +106,7 @@ fn separate() -> Result<(), NamespaceRefusal> {
     match unshare(apart) {
         Ok(()) => Ok(()),
         Err(nix::Error::EPERM) => {
-            // Before the call: inside, they have no number until they are mapped.
+            // Read before the call: inside, user and group have no number until they are mapped.
             let (user, group) = (geteuid().as_raw(), getegid().as_raw());
             let own_users = unshare(apart | CloneFlags::CLONE_NEWUSER);
             own_users
@@ -157,7 +157,7 @@ pub(crate) fn init_main(arguments: &[OsString]) -> Result<u8, StageError> {
     }
 }
 
-/// Keeps the command. Fails only before a start. `outside` is the maker of the namespace, by its number there.
+/// Runs as keeper. Fails only before it starts the command. `outside`: the process outside, by its number there.
 fn serve(
     outside: Pid,
     command: &[OsString],
@@ -174,10 +174,10 @@ fn serve(
         return Ok(());
     };
     // When the process outside ends, as it does with the supervisor, the kernel kills this one and everything here. The
-    // supervisor takes the end of that process without `Ready` for the proof that nothing runs (I6). If it has ended
-    // before the call, this process has another parent now, and starts nothing. If it ends after, the kernel queues
-    // KILL here before the supervisor can see the end (exit_notify). This process then finishes the system call that it
-    // is in, which may be that of `Ready`, and never comes to the one that starts the command.
+    // supervisor takes the end of that process without `Ready` for the proof that nothing runs (I6). Two cases keep it
+    // true. If that process ended before this call, this one has another parent and starts nothing. If it ends later,
+    // the kernel queues KILL here before the supervisor can see the end (exit_notify). This process then finishes its
+    // current system call, maybe that of `Ready`, and never comes to the one that starts the command.
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|errno| NamespaceRefusal { step: SetupStep::Link, errno })?;
     let mut stat = Vec::new();
@@ -187,7 +187,7 @@ fn serve(
     }
     let signals =
         Signals::of_children().map_err(|cause| NamespaceRefusal::of_system(SetupStep::Link, &cause))?;
-    // The group has no number in here, and this process was started in it.
+    // The terminal's group has no number in here. This process was started in it.
     let group = group.map_or(Group::Own, |_| Group::Terminal(None));
     keeper::keep(
         link,
@@ -212,7 +212,7 @@ fn furnish() -> Result<(), NamespaceRefusal> {
     mount_change("/", downstream).map_err(at_proc)?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("proc", "/proc", "proc", flags, None).map_err(at_proc)?;
-    // The command shall not have this privilege.
+    // The command must not have this privilege.
     let give_up = || {
         clear_ambient_capability_set()?;
         let mut sets = capabilities(None)?;

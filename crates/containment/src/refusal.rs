@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-/// A refused namespace.
+/// The system refused a PID namespace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NamespaceRefusal {
     /// The step that failed.
@@ -19,22 +19,22 @@ pub struct NamespaceRefusal {
 /// The step that failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SetupStep {
-    /// A socket or a signal handler.
+    /// A socket, a signal handler, or the signal for the parent's death.
     Link,
-    /// A process.
+    /// The start of a process, or the wait for it.
     Process,
     /// The PID namespace, for a user who may make one.
     Namespace,
     /// The user namespace, which other users need.
     UserNamespace,
-    /// The mapping of user and group, or a privilege inside.
+    /// The mapping of user and group, or a privilege that is given or dropped inside.
     Mapping,
-    /// The mount of `/proc`.
+    /// The mount of `/proc`, or a read from it.
     Proc,
 }
 
 impl NamespaceRefusal {
-    /// Returns a refusal with the system's `cause`.
+    /// Returns a refusal with the number of the system's `cause`, or with `EIO` if it has none.
     pub fn of_system(step: SetupStep, cause: &io::Error) -> Self {
         Self { step, errno: cause.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error) }
     }

@@ -17,9 +17,9 @@ pub enum SignalMeaning {
     JobControl,
 }
 
-/// The signals that can be caught (signal(7)), but for CHLD, which is the guardian's own, and for those of faults: ABRT,
-/// BUS, FPE, ILL, SEGV, SYS and TRAP. A handler would return into the fault. And but for PIPE, which Rust ignores: once the
-/// pipe between a handler and its reader is closed, a handler of PIPE would be called by its own write, without end.
+/// The signals that can be caught (signal(7)), with three exceptions. CHLD is the guardian's own. Handlers of ABRT,
+/// BUS, FPE, ILL, SEGV, SYS and TRAP would return into the fault. Rust ignores PIPE: once the pipe between a handler
+/// and its reader is closed, a handler of PIPE would be called by its own write, without end.
 pub(crate) const NAMED: [(&str, Signal, SignalMeaning); 20] = {
     use SignalMeaning::{Command, CommandOrEnd, JobControl, Stop};
     [
@@ -46,7 +46,7 @@ pub(crate) const NAMED: [(&str, Signal, SignalMeaning); 20] = {
     ]
 };
 
-/// The signals whose meaning is older than this crate's users: a supervisor without a command for them needs no others.
+/// How many of [`NAMED`] [`Signals::catch`](crate::Signals::catch) catches. Without a command, no others are needed.
 pub(crate) const FIRST: usize = 6;
 
 /// Returns the real-time signals. Uncaught, each would end the guardian.
@@ -54,7 +54,7 @@ pub(crate) fn realtime() -> impl Iterator<Item = Signal> {
     (0..).map_while(Signal::rt)
 }
 
-/// Returns what a signal means; none for one that is not passed on.
+/// Returns what a signal means; `None` for one that is not passed on.
 pub fn meaning(signal: Signal) -> Option<SignalMeaning> {
     let named = NAMED.into_iter().find_map(|(_, known, meaning)| (known == signal).then_some(meaning));
     named.or_else(|| (signal.as_raw() >= Signal::rt_min().as_raw()).then_some(SignalMeaning::Stop))

@@ -48,7 +48,7 @@ pub fn can_die_of(signal: Signal) -> bool {
 pub struct ForwardedSignal {
     /// The signal.
     pub signal: Signal,
-    /// When the supervisor heard of it, if the terminal has sent it: to a command that was in its group by then, too.
+    /// When the supervisor received it, if the terminal sent it. A command in the terminal's group then got it, too.
     pub delivered: Option<Instant>,
 }
 
@@ -83,7 +83,7 @@ pub struct ReceivedSignal {
     pub sender: Option<Pid>,
 }
 
-/// Returns those of `signals` that this process did not ignore before, as HUP by `nohup`.
+/// Returns `signals` without those that this process ignores, as HUP by `nohup`. TERM, USR1 and USR2 always stay.
 fn unless_ignored(signals: impl Iterator<Item = Signal>) -> impl Iterator<Item = Signal> {
     let ignored = ignored_mask();
     signals.filter(move |signal| {
@@ -115,9 +115,9 @@ impl Signals {
         Self::catch_some(first())
     }
 
-    /// Catches CHLD and every signal that is [passed on](crate::meaning), for a process that the same manager may
-    /// signal as its command. Job control only if `with_job_control`: a process that has a terminal must stop and
-    /// continue with its job. Others stay ignored as for [`catch`](Self::catch).
+    /// Catches CHLD and every signal that is [passed on](crate::meaning), for a process that a service manager signals
+    /// together with the command. Catches job control only if `with_job_control`: a process with a terminal must stop
+    /// and continue with its job. Ignored signals stay ignored, as for [`catch`](Self::catch).
     pub fn catch_all(with_job_control: bool) -> io::Result<Self> {
         Self::catch_also(with_job_control, &[])
     }
@@ -139,8 +139,8 @@ impl Signals {
         Self::catch_these(&unless_ignored(signals).chain([Signal::CHILD]).collect::<Vec<_>>())
     }
 
-    /// Leaves the signals of [`catch`](Self::catch) to the next one of this thread that catches them: the kernel keeps
-    /// them until then. Returns those that came before.
+    /// Blocks the signals of [`catch`](Self::catch), so that the kernel keeps them until this thread catches signals
+    /// again. Returns those that came before.
     pub fn hand_over(mut self) -> io::Result<Vec<ReceivedSignal>> {
         let known = unless_ignored(first()).filter_map(|signal| signal.as_raw().try_into().ok());
         known.collect::<SigSet>().thread_block()?;
@@ -174,7 +174,7 @@ impl ReceivedSignal {
     fn from_origin(origin: Origin) -> Option<Self> {
         let signal = signal_of(origin.signal)?;
         let sender = origin.process.and_then(|process| Pid::from_raw(process.pid));
-        // The kernel's, for a write beyond the limit of a file. The error of that write says the same.
+        // The kernel sent it for a write beyond the limit of a file. The error of that write says the same.
         if signal == Signal::XFSZ && sender == Some(getpid()) {
             return None;
         }
@@ -244,7 +244,7 @@ impl Terminal {
 
     pub(crate) fn source_of(self, caught: ReceivedSignal) -> SignalSource {
         match caught {
-            // Others, of limits and of timers that survive `exec`, are for this process alone. Job control isn't caught.
+            // The kernel's others, for limits and for timers that survive `exec`, are for this process alone.
             ReceivedSignal {
                 from_kernel: true, signal: Signal::INT | Signal::QUIT | Signal::WINCH, ..
             } if self.group.is_some() => SignalSource::Terminal,

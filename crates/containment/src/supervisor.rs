@@ -43,7 +43,7 @@ pub struct Supervisor {
 /// Why this process can't be a supervisor.
 #[derive(Debug, thiserror::Error)]
 pub enum AcceptError {
-    /// A guardian did not start this process, or has ended.
+    /// No guardian started this process, the guardian has ended, or the system refuses a descriptor.
     #[error(transparent)]
     Stage(#[from] StageError),
     /// There is no `/proc` to find processes in.
@@ -53,7 +53,7 @@ pub enum AcceptError {
 
 impl Supervisor {
     /// Accepts the link from the guardian. Standard input is empty afterwards. Names the process after its program and
-    /// stage. Must be called in `main`, while the process has a single thread. Fails if a guardian did not start it.
+    /// stage. Must be called in `main`, while the process has a single thread. Fails for a reason of [`AcceptError`].
     pub fn accept() -> Result<Self, AcceptError> {
         let Accepted { link, first, descriptors } = launch::accept::<ToGuardian, ToSupervisor>()?;
         let mut descriptors = descriptors.into_iter();
@@ -103,7 +103,7 @@ impl AsFd for Guardian {
     }
 }
 
-/// Sets the system's timers, and forwards the deadline.
+/// Sets the system's timers, and forwards the deadline to the guardian and to receivers.
 #[derive(Debug)]
 pub struct GuardedTrigger {
     system: Arc<dyn Trigger>,
@@ -112,7 +112,7 @@ pub struct GuardedTrigger {
 }
 
 impl GuardedTrigger {
-    /// Wraps `system`.
+    /// Returns a trigger that calls `system` first, and forwards only what that has accepted.
     pub fn over(system: Arc<dyn Trigger>, guardian: Guardian) -> Self {
         Self { system, guardian, deadline: watch::Sender::new(None) }
     }
@@ -139,9 +139,9 @@ impl Trigger for GuardedTrigger {
     }
 }
 
-/// For handing back after the guardian's death and the command's end: a history entry and a deletion, with
-/// one or two retries. With a slower storage, the next leader waits for the rest of the TTL. Not longer,
-/// because the process that started the guardian does not know this one.
+/// How long the process may hand back after the guardian's death and the command's end: time for a history entry and a
+/// deletion, with one or two retries. With a slower storage, the next leader waits for the rest of the TTL. It is no
+/// longer, because the process that started the guardian does not know of this one.
 const HANDING_BACK: Duration = Duration::from_secs(5);
 
 const LOOK: Duration = Duration::from_millis(20);
@@ -168,8 +168,9 @@ struct GuardianWatchTask<OnDeath> {
 }
 
 impl GuardianWatch {
-    /// Watches the process of the descriptor `guardian`. When it ends, calls `on_death`, and kills this process once
-    /// [`end`](Self::end) is called, at the latest shortly before `deadline`. Start no keeper after `on_death`.
+    /// Watches the process of the descriptor `guardian`. When it ends, calls `on_death`. Then kills this process once
+    /// [`end`](Self::end) is called, at the latest 5 s after the last keeper's end, or shortly before `deadline`. Start
+    /// no keeper after `on_death`. Fails if the process is out of threads or descriptors.
     pub fn start(
         guardian: Arc<OwnedFd>,
         containment: Containment,
@@ -223,7 +224,7 @@ impl Containment {
             if give_up_at == Instant::NEVER && !self.has_keeper() {
                 give_up_at = now.after(HANDING_BACK);
             }
-            // Renewals may still move the deadline. An earlier one is the deadman's task.
+            // Renewals may still move the deadline later. If a loss moves it earlier, the deadman acts.
             let deadline = deadline.borrow().unwrap_or(Instant::NEVER);
             let left = now.until(give_up_at.min(deadline.before(BEFORE_THE_DEADLINE)));
             let (false, Ok(longest)) = (left.is_zero(), Timespec::try_from(left.min(LOOK))) else { return };

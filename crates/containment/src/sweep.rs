@@ -1,6 +1,5 @@
-//! Killing and reaping all descendants. A pass kills every process that it finds and reaps those that have ended. It is
-//! repeated until no child is left: the children of a dead parent have become ours, and a pass may find nothing for want
-//! of a descriptor.
+//! Killing and reaping all descendants, in passes until no child is left: the children of a dead parent become ours,
+//! and a pass without a free descriptor finds nothing.
 
 use crate::{
     containment::Containment,

@@ -7,10 +7,8 @@ use std::{
 };
 use vvm_clock::{Clock, Instant};
 
-/// Records deadlines that fire, instead of killing the process.
-///
-/// It has no thread: call [`check`](Self::check) after each step of the clock. A deadline that passes before
-/// it is replaced fires even without a check in between.
+/// Records deadlines that fire. It has no thread: call [`check`](Self::check) after each step of the clock. A deadline
+/// that passes before it is replaced fires even without a check in between.
 #[derive(Debug)]
 pub struct RecordingTrigger {
     clock: Arc<dyn Clock>,

@@ -69,7 +69,7 @@ impl Trigger for SystemTrigger {
 }
 
 impl Deadman {
-    /// Returns the one set of a process. Its [`SystemTrigger`] acts at the earliest deadline. Fails as its `start`.
+    /// Returns the set of this process, with a [`SystemTrigger`]. One is enough. Fails as [`SystemTrigger::start`].
     pub fn system() -> Result<Self, ArmError> {
         Ok(Self::with_trigger(SystemTrigger::start()?))
     }

@@ -62,7 +62,7 @@ struct KeeperState {
 }
 
 impl KeeperState {
-    /// A stop may end a keeper, by its signal, before that is ready. If it exits then, the system refused something.
+    /// Whether the command has ended with the keeper. Before `ready`, a signal is a stop, and an exit is a refusal.
     fn ends_with_keeper(self, end: ProcessEnd) -> bool {
         if self.ready { self.nothing_left } else { matches!(end, ProcessEnd::Signalled(_)) }
     }
@@ -243,7 +243,7 @@ pub(crate) trait KeeperProcess: fmt::Debug + Send + Sync {
 
     fn continues(&self);
 
-    /// Kills the keeper itself. It may have ended already.
+    /// Kills the keeper, which may have ended already.
     fn kill(&self);
 
     fn ended(&self) -> Waiting<'_, ProcessEnd>;
@@ -359,8 +359,9 @@ impl Helpers {
         self.lines.of(helper).is_some()
     }
 
-    /// Runs a helper, and waits until it has ended. At `limit` it is killed, with its process group, and so when this
-    /// is dropped. Waits first for an earlier run that was killed and has not ended yet.
+    /// Runs a helper, and waits until it has ended. Waits first for an earlier run that was killed and has not ended.
+    /// Fails with [`HelperError::TooLong`] at `limit`, and with `System` if the helper or the order to it is refused.
+    /// At `limit`, or if the future is dropped, the keeper kills the helper with its process group.
     pub async fn run(
         &self,
         helper: Helper,

@@ -32,7 +32,7 @@ impl fmt::Display for Unhealthy {
     }
 }
 
-/// Waits until too many runs of `check`, which is that of `args`, in a row have failed. The first one begins an
+/// Runs the check of `args` again and again. Returns once too many runs in a row have failed. The first one begins an
 /// interval after the call, because a command needs time before it can answer. Dropped, it forgets its count.
 pub(super) async fn fails_checks(
     check: &str,
