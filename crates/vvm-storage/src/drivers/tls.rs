@@ -17,7 +17,7 @@ use std::{borrow::Cow, fmt, fs, path::PathBuf, sync::Arc};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Tls {
-    /// The authorities that sign servers' certificates; those of the system if there are none.
+    /// The authorities that sign servers' certificates. `None` stands for those of the system.
     pub(super) authority: Option<Pem>,
     pub(super) names: ExpectedName,
     /// The client's certificate and its key, for servers that request one.
@@ -27,7 +27,7 @@ pub(super) struct Tls {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Pem {
     File(PathBuf),
-    /// With the name of the field of a kubeconfig that has it.
+    /// The content, and the field of the kubeconfig that has it.
     #[cfg(feature = "kubernetes")]
     Data(Vec<u8>, String),
 }
@@ -42,7 +42,7 @@ pub(super) enum ExpectedName {
 }
 
 impl Tls {
-    /// Reads the files. Called for each connection, so that they can be replaced. Fails with the file that can't be used.
+    /// Reads the files, anew for each connection, so that they can be replaced. The error names the file at fault.
     pub(super) fn read(&self) -> Result<ClientConfig, OpenError> {
         let of_system = || Pem::File("the system's certificates".into());
         let authority = self.authority.clone().unwrap_or_else(of_system);
@@ -191,7 +191,7 @@ pub(super) struct TlsFiles {
 }
 
 impl TlsFiles {
-    /// Takes an option; `false` if it is not about TLS.
+    /// Takes an option. Returns `false` if it is not about TLS.
     pub(super) fn set(&mut self, name: &str, value: &str) -> Result<bool, String> {
         match name {
             "tls_ca" => self.authority = Some(value.into()),
@@ -257,7 +257,7 @@ pub(super) fn way_out(error: &rustls::Error) -> &'static str {
         Error::AlertReceived(Alert::CertificateRequired) => {
             "the node requires a client certificate: add tls_certificate=PATH and tls_key=PATH"
         }
-        // Cassandra sends the last one for a certificate of an unknown authority.
+        // Cassandra sends `InternalError` for a certificate of an unknown authority.
         Error::AlertReceived(
             Alert::BadCertificate | Alert::UnknownCA | Alert::CertificateUnknown | Alert::InternalError,
         ) => {

@@ -13,7 +13,7 @@ use std::{
 };
 use vvm_clock::{Clock as _, Instant, SystemClock};
 
-/// How long to wait before watching again after a failure or an end. Looks go on meanwhile.
+/// How long to wait, after a failure or the end of a stream, before watching again. Looks go on meanwhile.
 const WATCHING_AGAIN: Duration = Duration::from_secs(1);
 
 /// After a denial. It may pass: a server that has just started denies what it allows later.
@@ -36,14 +36,14 @@ pub(super) trait Watcher: Send + Sync {
 
     fn watch(&self, topic: &Partition) -> impl Future<Output = Result<Self::Stream, NotWatched>> + Send;
 
-    /// Waits for the next change, and tells whether it is a hint about `topic`. `None` if the stream has ended.
+    /// Waits for the next change. Returns whether it is a hint about `topic`, `None` if the stream has ended.
     fn next(&self, stream: &mut Self::Stream, topic: &Partition)
     -> impl Future<Output = Option<bool>> + Send;
 }
 
 #[async_trait]
 impl<W: Watcher> SysVvmHints for W {
-    /// The server tells the others by itself.
+    /// Does nothing: the server informs the other processes by itself.
     async fn announce(&self, _topic: &Partition) {}
 
     async fn hinted(&self, topic: &Partition) {
@@ -86,7 +86,7 @@ impl<T> Watches<T> {
                     Ok(stream) => {
                         state.stream = Some(stream);
                         watch.is_live.store(true, Ordering::Relaxed);
-                        // What changed before the server watched is not told: a look finds it.
+                        // A hint: the stream does not show what changed before it began, and a look does.
                         return;
                     }
                     Err(NotWatched::Never) => return pending().await,

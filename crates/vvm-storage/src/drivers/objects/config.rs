@@ -48,7 +48,7 @@ pub enum ObjectStoreBuilder {
 }
 
 impl fmt::Debug for ObjectStoreBuilder {
-    /// Without what the builder has, secrets among it.
+    /// Leaves out the builder's content, which has secrets.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             Self::S3(_) => "S3",
@@ -63,11 +63,11 @@ impl fmt::Debug for ObjectStoreBuilder {
 pub struct OpenOptions {
     /// The time limit of a request: 2 s unless given, from 100 ms to 60 s. Connecting may take half of it.
     pub request_timeout: Duration,
-    /// The least TTL: 5 s unless given, down to 2 s for a server nearby with the interface of S3.
+    /// The shortest TTL that is accepted: 5 s unless given. On S3 from 2 s, for a server nearby.
     pub min_ttl: Duration,
     /// A PEM file with the authorities that sign the server's certificate, beside those of the system.
     pub tls_ca: Option<PathBuf>,
-    /// Send records and tokens in clear text to a server that is not on this machine, whatever the builder says of it.
+    /// Permits clear text to other machines, for records and tokens. The builder's own setting does not count.
     pub allow_http: bool,
 }
 
@@ -77,8 +77,8 @@ impl Default for OpenOptions {
     }
 }
 
-/// An attempt may take a tenth of it: a slow PUT takes 0.3 s. And Google Cloud Storage takes one write a
-/// second to an object, where a leader renews each quarter of its TTL.
+/// An attempt may take a tenth of it, and a slow PUT takes 0.3 s. Google Cloud Storage takes one write a second to
+/// an object, and a leader renews each quarter of its TTL.
 const MIN_TTL: Duration = Duration::from_secs(5);
 
 /// On a server nearby, as on other databases.

@@ -69,7 +69,7 @@ impl Server for Postgres {
             None => self.address.tls.as_ref().map_or_else(off, Tls::read)?,
         };
         let mut session = log_in(self, host, tls, clock).await?;
-        // A server may warn at each login, about its collation for example: no request of ours is meant.
+        // Takes the warnings of the login, as of the collation, so that they don't count as those of a request.
         if !session.is_open().await {
             return Err(unreachable(Self::SOFTWARE, host, &"the server closed the connection"));
         }
@@ -83,7 +83,7 @@ impl Server for Postgres {
 /// The oldest version with `gen_random_uuid`.
 const OLDEST: u64 = 130_000;
 
-/// A connection without TLS has a type that names it all the same.
+/// Returns a configuration that is not used: the type of a connection names TLS, also without it.
 fn off() -> Result<ClientConfig, OpenError> {
     let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_safe_default_protocol_versions()
@@ -137,7 +137,7 @@ const CHECK: &str = "SELECT current_setting('server_version_num'), current_setti
     EXISTS (SELECT FROM pg_namespace n JOIN pg_class c ON relnamespace = n.oid JOIN pg_attribute ON attrelid = c.oid \
         WHERE nspname = 'sysvvm' AND relname = 'leader' AND attname = 'written_at')";
 
-/// Returns the process that answers, and whether its records have the times of their writes.
+/// Returns the server's process, and whether records have the times of their writes. Fails if the server is unfit.
 fn check(host: &Host, answer: &StatementResults) -> Result<(u64, bool), OpenError> {
     let unreadable = |damaged| DriverError::Damaged(damaged).into_open_error();
     let row = answer.row(0).ok_or_else(|| OpenError::passing(format!("{host} does not describe itself")))?;
@@ -190,7 +190,7 @@ fn of_connecting(host: &Host, address: &Address, error: &tokio_postgres::Error) 
         Some(code) if ["42501", "55000"].contains(&code.code()) => {
             OpenError::refused(format!("{host} refuses the connection: {why}"))
         }
-        // The library's words for a server that wants one.
+        // The library's message if the server requests a password, and none is given.
         None if why.contains("password missing") => refused_login(),
         // In TLS 1.3 a server refuses a certificate after the handshake, and may close before its alert is read.
         _ if address.tls.as_ref().is_some_and(|tls| tls.own.is_some()) => {
@@ -202,17 +202,16 @@ fn of_connecting(host: &Host, address: &Address, error: &tokio_postgres::Error) 
 
 type Encrypted = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
 
-/// A connection to a server.
 pub struct Session {
     client: Client,
     connection: Connection<Socket, Encrypted>,
     is_listener: bool,
-    /// The channels of notifications that have arrived, and of which nothing was told.
+    /// The channels of notifications that have arrived, and that no call has reported.
     notified: BTreeSet<String>,
-    /// The process of the server that carries out its requests, unless there is a pooler between.
+    /// The server's process that carries out the requests. `None` behind a pooler.
     process: Option<i32>,
     has_times: bool,
-    /// What is known of the server, on a connection that goes to the server itself.
+    /// What is known of the server. `None` behind a pooler, and if the server has to be asked.
     known: Option<SessionSettings>,
     prepared: HashMap<String, Prepared>,
 }
@@ -272,7 +271,7 @@ impl Session {
         let known = match prepared.get(statement.text()) {
             Some(known) => known,
             None => {
-                // No process has number 0.
+                // Number 0 never matches: no process has it.
                 let text = with_time(statement.text(), *has_times);
                 let text = text.replace(PROCESS, &process.unwrap_or(0).to_string());
                 let known = answered(connection, notified, client.prepare(&text)).await?;
@@ -293,7 +292,7 @@ impl Session {
         answered(connection, notified, answer).await?
     }
 
-    /// Sends `text` as far as the connection takes it at once. Reads no answer. Whether the connection is still open.
+    /// Sends as much of `text` as the connection takes at once. Reads no answer. Returns whether it is still open.
     pub(super) async fn send(&mut self, text: &str) -> bool {
         let Self { client, connection, notified, .. } = self;
         let mut answer = pin!(client.simple_query(text));
@@ -354,7 +353,7 @@ impl connection::Session for Session {
         answered(connection, notified, messages).await?.map(answer)
     }
 
-    /// A connection to a pooler takes none of the server while it waits.
+    /// `false` behind a pooler: a connection to it takes none of the server while it waits.
     async fn is_crowded(&mut self) -> Result<bool, DriverError> {
         if !self.is_direct() {
             return Ok(false);
@@ -379,11 +378,11 @@ impl connection::Session for Session {
     }
 }
 
-/// The routines of a server that warn before a commit, at each new id, for the days in which ids run out. Other warnings
-/// may be those of a cancelled wait, on a server that we don't know.
+/// The server's routines that warn at each new id, before the commit, while ids run out. Any other warning may be that
+/// of a cancelled wait: other servers may word it in another way.
 const OF_IDS: [&str; 2] = ["GetNewTransactionId", "GetNewMultiXactId"];
 
-/// The answer to a request of the client library, whose first poll queues its message. Drives the connection meanwhile.
+/// Waits for the answer to a request of the client library, and drives the connection. The first poll queues it.
 pub(super) async fn answered<T>(
     connection: &mut Connection<Socket, Encrypted>,
     notified: &mut BTreeSet<String>,
@@ -462,7 +461,7 @@ pub(super) struct SessionSettings {
 }
 
 impl Session {
-    /// Whether this connection is known to go to a server with this history, whose commits wait for disk and
+    /// Returns whether this connection is known to go to a server with this history, whose commits wait for disk and
     /// synchronous standbys, and whose waits for a lock end after `lock_timeout`. Asks the server if that is not known.
     /// Never behind a pooler, which may change the server between transactions. Cancel safety: as [`ask`](Self::ask).
     pub(super) async fn is_known(
@@ -484,8 +483,8 @@ impl Session {
     }
 
     async fn learn(&mut self, lock_timeout: Duration) -> Result<SessionSettings, DriverError> {
-        // Each statement finds rows by their keys, whatever the values are. To plan `pk = ANY ($1)` anew for each execution,
-        // as the server would, takes longer than to execute it.
+        // Each statement finds rows by their keys, whatever the values are. The server would plan `pk = ANY ($1)` anew
+        // for each execution, which takes longer than the execution.
         let plans = "SET SESSION plan_cache_mode = force_generic_plan";
         let text = format!(
             "SET SESSION CHARACTERISTICS AS {ISOLATION}; {}; {plans}; {}",

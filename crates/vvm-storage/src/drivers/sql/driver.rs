@@ -1,4 +1,4 @@
-//! The verbs: each one message, sent once. A refusal, and the first message after a fail-over, is followed by another.
+//! The verbs. Each sends one message, once. After a refusal, and after a fail-over of the server, it sends another.
 
 use super::{
     connection::ConnectionPool,
@@ -26,7 +26,7 @@ use std::{
     time::Duration,
 };
 
-/// How a driver sends what the others send in another way.
+/// What drivers send in different ways.
 pub(crate) trait Driver: Opening {
     /// Whether [`send_single`](Self::send_single) takes reads.
     const READS_ALONE: bool;
@@ -35,7 +35,7 @@ pub(crate) trait Driver: Opening {
         None
     }
 
-    /// Sends a statement alone, which is cheapest. `None`, and nothing was sent, if the history must be shown with it.
+    /// Sends a statement alone, which is cheapest. `None`, and nothing is sent, if the server may have another history.
     fn send_single(
         connections: &ConnectionPool<Self, Self::Session>,
         statement: &Self::Statement<'_>,
@@ -46,7 +46,7 @@ pub(crate) trait Driver: Opening {
 
 pub struct SqlStorage<Server, Session> {
     connections: ConnectionPool<Server, Session>,
-    /// The history that writes name. `None` until this handle has seen one that was adopted.
+    /// The history that writes compare with the server's. `None` until this handle has seen one that was adopted.
     history: Mutex<Option<Lineage>>,
     clocks: Clocks,
 }
@@ -67,7 +67,7 @@ impl<S: Driver> SqlStorage<S, S::Session> {
         created
     }
 
-    /// An empty password (`user:@host`) is none, and says so whatever the environment has.
+    /// Returns whether the URL has a password. An empty one (`user:@host`) is none, also if the environment has one.
     pub(crate) fn has_password(url: &str) -> bool {
         let server = S::parse(url).ok();
         let password = server.as_ref().and_then(|server| server.address().password.as_ref());
@@ -86,12 +86,12 @@ impl<S: Driver> SqlStorage<S, S::Session> {
         self.locked_history().clone()
     }
 
-    /// Of verbs that know no TTL.
+    /// The lock timeout of verbs without a TTL.
     fn lock_timeout(&self) -> Duration {
         self.connections.address().request_timeout
     }
 
-    /// Carries out `statements` in one transaction, and shows the history behind them.
+    /// Carries out `statements` in one transaction. The last answer shows the server's history.
     async fn transaction(
         &self,
         lock_timeout: Duration,
@@ -101,7 +101,7 @@ impl<S: Driver> SqlStorage<S, S::Session> {
         Ok(answer.within(S::FRAME))
     }
 
-    /// The history that `answer` shows at its end. Notes what the server's clock shows.
+    /// Returns the adopted history that `answer` shows last. Notes the server's clock. Fails if the server is unfit.
     fn shown(&self, answer: &StatementResults) -> Result<Option<Lineage>, DriverError> {
         let shown = Lineage::shown(answer.row_from_end(0))?;
         self.clocks.seen(self.connections.clock(), shown.server_time);
@@ -115,7 +115,7 @@ impl<S: Driver> SqlStorage<S, S::Session> {
         Ok(shown.adopted)
     }
 
-    /// Leaves the host, and fails, if it is an old primary: a leader of the later history goes back to its own server.
+    /// Fails if the host is an old primary. Leaves it, so that a leader of the later history finds its server again.
     fn check_is_latest(&self, shown: &Lineage) -> Result<(), DriverError> {
         if !self.history().is_some_and(|ours| shown.is_before(&ours)) {
             return Ok(());
@@ -128,7 +128,7 @@ impl<S: Driver> SqlStorage<S, S::Session> {
         ))
     }
 
-    /// Whether the history that `answer` shows at its end is `known`, which was ours when the request was sent.
+    /// Returns whether `answer` shows, at its end, the history `known`, which was ours when the request was sent.
     fn is_same_history(
         &self,
         answer: &StatementResults,
@@ -170,7 +170,7 @@ impl<S: Driver> SqlStorage<S, S::Session> {
         Ok(slot)
     }
 
-    /// Sends a step, if the history is ours. `None` if the server has another one, and nothing was written.
+    /// Sends a step that names our history. Returns `None` if the server has another one: nothing was written then.
     async fn carry_out(&self, at: &Partition, step: &Step) -> Result<Option<StepOutcome>, DriverError> {
         match (step, &self.history()) {
             (Step::Settle { value }, _) => {
@@ -222,15 +222,15 @@ impl<S: Driver> SqlStorage<S, S::Session> {
             }
             lock_timeout = to.ttl.get() / 10;
         }
-        // Refused, it has changed nothing. What stands is then shown by a transaction, which writes by itself if the
-        // slot has become the one that is expected.
+        // A refused statement has changed nothing. A transaction then shows what stands. It also writes, if by then the
+        // slot is in the state that the step expects.
         let alone = statement(ComparedHistory { history, alone: true });
         let answer = S::send_single(&self.connections, &alone, history, lock_timeout).await?;
         if answer.is_some_and(|answer| answer.affected(0) > 0) {
             return Ok(Some(self.applied(at, step)));
         }
-        // A row that is there is locked first: what is shown is what the write then finds. One that is not there can't
-        // be locked, and no row ever goes away.
+        // An existing row is locked before the write, which so finds what is shown. A missing row can't be locked. It
+        // is shown after the write: no row ever goes away.
         let (write, locked) = (statement(ComparedHistory { history, alone: false }), S::locked(at));
         let (text, written, shown) = match is_insertion(step) {
             true if S::INSERTS_AGAIN => (format!("{write}; {locked}"), Some(0), 1 + S::LOCKED_SLOT_STATEMENT),
@@ -260,8 +260,8 @@ impl<S: Driver> SqlStorage<S, S::Session> {
         StepOutcome::Applied
     }
 
-    /// Sends a read that shows slots, in a transaction if it `locks`. If the history has changed, it is adopted first:
-    /// else an observation would go on across the change, and an epoch may have been given out twice.
+    /// Sends a read that shows slots, in a transaction if it `locks`. If the history has changed, adopts it first:
+    /// otherwise an observation would go on across the change, and an epoch may have been given out twice.
     async fn read_slots(
         &self,
         statement: &S::Statement<'_>,
@@ -281,7 +281,7 @@ impl<S: Driver> SqlStorage<S, S::Session> {
             true => self.transaction(self.lock_timeout(), &text).await,
             false => self.connections.ask(&format!("{text}; {}", S::history())).await,
         };
-        // The history is shown after the slots: if it is ours then, it was before.
+        // The answer shows the history after the slots. If it is ours there, it was when the slots were read.
         let answer = send().await?;
         if self.is_same_history(&answer, known.as_ref())? {
             return Ok(answer.into_rows(place));
