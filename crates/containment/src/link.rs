@@ -180,8 +180,7 @@ impl ReadableLink {
         tokio::net::UnixDatagram::from_std(copy).map(Self)
     }
 
-    /// Waits until `look` returns a value. Fails if the runtime shuts down. Cancel safe: no value of `look` is lost,
-    /// because it is returned without another wait.
+    /// Waits until `look` returns a value. Fails if the runtime shuts down. Cancel safe: no value of `look` is lost.
     pub async fn find<Found>(&self, mut look: impl FnMut() -> Option<Found>) -> io::Result<Found> {
         let nothing = || io::Error::from(io::ErrorKind::WouldBlock);
         self.0.async_io(Interest::READABLE, || look().ok_or_else(nothing)).await

@@ -1,3 +1,5 @@
+//! How the engine carries out the steps of a campaign, until it has won a slot or is abandoned.
+
 use super::{
     actors::{ActorEvent, Campaigning, Engine, HeldLease, KeyPartition, Kind, Releasing},
     calls::{CallPriority, CampaignResult, GrantedLeadership, Reply, StorageCall},

@@ -1,3 +1,5 @@
+//! How the engine carries out the steps of a lease, and of the release after it.
+
 use super::{
     actors::{ActorEvent, Engine, Kind, Releasing},
     calls::{CallPriority, Reply, StorageCall},
@@ -139,8 +141,7 @@ impl<K: Key> Engine<K> {
         }
     }
 
-    /// Ends a lease that was handed back or dropped, once no call of it is in flight. The deadman is disarmed
-    /// after the last renewal is answered, and the record is deleted after that (I6).
+    /// Ends a lease that was handed back or dropped. The order: the last answer, the disarmed deadman, the delete (I6).
     fn settle(&mut self, id: usize) {
         let actor = &mut self.actors[id];
         let Kind::Leading(leading) = &actor.kind else { return };

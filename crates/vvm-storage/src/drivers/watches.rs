@@ -73,7 +73,7 @@ struct WatchState<T> {
 }
 
 impl<T> Watches<T> {
-    /// May be dropped and called again at will.
+    /// Waits for a hint. The start of a stream is one, and so is its end. May be dropped and called again at will.
     async fn hinted(&self, watcher: &impl Watcher<Stream = T>, topic: &Partition) {
         let watch = self.of(topic);
         let mut state = watch.state.lock().await;
