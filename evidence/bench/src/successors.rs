@@ -74,7 +74,6 @@ enum Trial {
     Stop,
     StepDown,
     Pause,
-    /// Of both hosts, the standby first.
     RollOut,
 }
 

@@ -29,6 +29,9 @@ type Call = BoxFuture<'static, (usize, Reply)>;
 /// How many calls may be in flight (I11): enough for 20,000 renewals a second at 10 ms each, few enough for a database.
 const MAX_IN_FLIGHT: usize = 256;
 
+/// How many may be in flight when one that is no renewal begins, so that none of those takes a place of renewals.
+const MAX_BEFORE_OTHERS: usize = 192;
+
 #[derive(Clone, Copy)]
 pub(super) enum CallPriority {
     Renewal,
@@ -58,7 +61,11 @@ impl Calls {
         if self.len() >= MAX_IN_FLIGHT {
             return None;
         }
-        let mut queued = iter::from_fn(|| self.renewals.pop_front().or_else(|| self.others.pop_front()));
+        let may_others = self.len() < MAX_BEFORE_OTHERS;
+        let mut queued = iter::from_fn(|| {
+            let renewal = self.renewals.pop_front();
+            renewal.or_else(|| if may_others { self.others.pop_front() } else { None })
+        });
         queued.find(|&actor| waits(actor))
     }
 
@@ -312,5 +319,29 @@ impl Timers {
             return Poll::Ready(());
         }
         Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt as _;
+    use std::future::pending;
+
+    #[test]
+    fn scans_without_an_answer_leave_places_for_renewals() {
+        let mut calls = Calls::default();
+        (0..MAX_IN_FLIGHT).for_each(|actor| calls.queue(actor, CallPriority::Other));
+        while calls.next_turn(|_| true).is_some() {
+            calls.push(pending().boxed());
+        }
+        let scans = calls.len();
+        for actor in scans..MAX_IN_FLIGHT {
+            calls.queue(actor, CallPriority::Renewal);
+            assert_eq!(calls.next_turn(|_| true), Some(actor));
+            calls.push(pending().boxed());
+        }
+        calls.queue(0, CallPriority::Renewal);
+        assert!(scans < MAX_IN_FLIGHT && calls.next_turn(|_| true).is_none());
     }
 }

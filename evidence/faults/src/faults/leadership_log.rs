@@ -34,7 +34,6 @@ struct Claimed {
     candidate: usize,
     campaign: u64,
     sent_at: Instant,
-    /// The entry of its last write, applied or not.
     last: Entry,
 }
 

@@ -287,7 +287,13 @@ impl<S: Driver> SqlStorage<S, S::Session> {
             return Ok(answer.into_rows(place));
         }
         let answer = match self.adopt(at).await {
-            Ok(_) => send().await?,
+            Ok(_) => {
+                let answer = send().await?;
+                if !self.is_same_history(&answer, self.history().as_ref())? {
+                    return Err(DriverError::RolledBack("the database failed over meanwhile".into()));
+                }
+                answer
+            }
             // A login that may only read shows what stands. It can't claim either.
             Err(DriverError::Refused(_) | DriverError::Denied(_)) => answer,
             Err(error) => return Err(error),

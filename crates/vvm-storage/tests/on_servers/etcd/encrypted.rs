@@ -60,7 +60,7 @@ async fn refusal_by_tls_says_what_to_do() {
     asks_for_a_certificate(&cluster.url("localhost", &strange)).await;
     says(&refused(&cluster.url("localhost", &[])).await, &["add tls_ca=PATH"]);
     let missing = cluster.files(&own("missing.pem", "client.key"));
-    is_refused(&cluster.url("localhost", &missing), Refused, &["one of PEM"]).await;
+    is_refused(&cluster.url("localhost", &missing), Refused, &["can't be read"]).await;
 }
 
 /// In TLS 1.3 a server refuses a certificate after the handshake. The end of the connection may be noticed before the

@@ -174,7 +174,7 @@ async fn replaced_certificate_is_used_by_the_next_connection() {
         storage.read(slot_of("slot")).await
     };
     read().await.unwrap();
-    for (suffix, part) in [("pem", "one of PEM"), ("key", "certificate")] {
+    for (suffix, part) in [("pem", "has to be PEM"), ("key", "certificate")] {
         replace("strange-client", suffix);
         // The handle goes on, and says what to do.
         let failed = read().await;
@@ -203,16 +203,17 @@ async fn side_without_tls_is_told_so() {
 async fn files_that_can_not_be_used_are_named() {
     let server = Encrypted::start().await;
     let full = || server.certified("client");
-    for (at, option) in [
-        (1, "sslrootcert=/nowhere/authority.pem".to_owned()),
-        (1, server.file("sslrootcert", "client.key")),
-        (2, server.file("sslcert", "client.key")),
-        (3, server.file("sslkey", "client.pem")),
-        (3, server.file("sslkey", "strange-client.key")),
+    let missing = "sslrootcert=/nowhere/authority.pem".to_owned();
+    for (at, option, said) in [
+        (1, missing, "can't be read"),
+        (1, server.file("sslrootcert", "client.key"), "has to be PEM"),
+        (2, server.file("sslcert", "client.key"), "has to be PEM"),
+        (3, server.file("sslkey", "client.pem"), "has to be PEM"),
+        (3, server.file("sslkey", "strange-client.key"), "has to be PEM"),
     ] {
         let mut options = full();
         let path = option.split_once('=').unwrap().1.to_owned();
         options[at] = option;
-        is_refused(&server.url("client", "localhost", &options), Refused, &["one of PEM", &path]).await;
+        is_refused(&server.url("client", "localhost", &options), Refused, &[said, &path]).await;
     }
 }

@@ -9,7 +9,7 @@ use ielections::{
     testing::elections_suite::Process,
 };
 use servers::{postgres::Postgres, replicated::Replicated as _};
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{path::Path, pin::pin, sync::Arc, time::Duration};
 use tokio_postgres::Client;
 use vvm_clock::{Clock, SystemClock};
 use vvm_storage::{
@@ -247,9 +247,11 @@ async fn cut_synchronous(pair: &mut Pair<Postgres>, other: &Client) {
                 tokio::task::yield_now().await;
             }
         };
+        let mut written = pin!(probe.batch_execute("CREATE TABLE probe (); DROP TABLE probe"));
         tokio::select! {
-            written = probe.batch_execute("CREATE TABLE probe (); DROP TABLE probe") => written.unwrap(),
-            () = is_waiting => return,
+            written = &mut written => written.unwrap(),
+            // Answered, it waits no more, and no later look takes it for another one.
+            () = is_waiting => return written.await.unwrap(),
         }
     }
 }
