@@ -1,6 +1,6 @@
 //! The keeper: parent and only reaper of the command and of all processes that it leaves behind. It is a sub-reaper
-//! between supervisor and command, or process 1 of the command's namespace. It kills by order, and when supervisor or
-//! guardian is gone. It sends [`Gone`](FromKeeper::Gone) when no descendant and no group member is left (I6).
+//! between supervisor and command, or process 1 of the command's namespace. It kills by order, near the deadline, and
+//! when supervisor or guardian is gone. It sends [`Gone`](FromKeeper::Gone) when no descendant or member is left (I6).
 
 use crate::{
     containment::{Containment, Level},

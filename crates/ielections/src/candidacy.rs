@@ -21,8 +21,8 @@ pub struct Terms {
     pub ttl: Ttl,
     /// When to give up.
     pub timeout: AcquireTimeout,
-    /// The longest time between two reads of the slots. Each pause is up to a quarter shorter, at random. A
-    /// release is seen within it.
+    /// The longest time between two reads of the slots, unless hints follow releases. Each pause is up to a quarter
+    /// shorter, at random. A release is seen within it.
     pub poll: Duration,
     /// Records of earlier leaderships of this process whose release failed ([`ReleaseOutcome::LeftToExpire`]). The
     /// work under each has stopped (I6). The campaign deletes one that still stands before it claims a slot.

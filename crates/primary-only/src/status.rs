@@ -24,8 +24,8 @@ pub enum ServiceState {
     Rebuilding,
     /// All documents were read.
     Running,
-    /// The storage refused the documents for good, or [`prepare`](crate::Service::prepare) failed. No instance runs until the
-    /// term ends. An outage of the storage causes no such failure.
+    /// The storage refused the documents for good, [`prepare`](crate::Service::prepare) failed, or an earlier instance
+    /// does not end. The term runs no instance any more. An outage of the storage causes no such failure.
     RebuildFailed(Failure),
 }
 

@@ -75,7 +75,7 @@ pub enum LeadError {
     /// Another process leads, or may. Shut down, and campaign again.
     #[error(transparent)]
     Deposed(#[from] LeaderReplaced),
-    /// The storage of this election has no fenced documents.
+    /// The storage of this election has no fenced documents, or the elections have ended.
     #[error("the storage of this election has no fenced documents: choose another driver")]
     NoDocuments,
     /// The services run under another leadership. A process that leads several slots at once needs a registry for each.

@@ -51,7 +51,7 @@ pub(crate) fn is_json() -> bool {
 
 static QUIET: OnceLock<()> = OnceLock::new();
 
-/// From here on, leaves out lines and events about changes of state, but for the one about the end.
+/// From here on, leaves out lines about changes of state, and all events of `vvm` but the one about the end.
 pub(crate) fn quieten() {
     let _ = QUIET.set(());
 }

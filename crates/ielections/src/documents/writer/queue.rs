@@ -167,7 +167,7 @@ impl WriteQueue {
             let fits = writes.len() + job.writes.len() <= self.limits.max_batch
                 && bytes + more <= self.limits.max_batch_bytes
                 && job.writes.iter().all(|write| !ids.contains(write.id()));
-            // The first one always fits: `push` requires it.
+            // The first one always fits: the caller of `push` has checked it.
             if !job.caller.is_closed() && !fits && !callers.is_empty() {
                 break;
             }
