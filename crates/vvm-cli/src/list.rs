@@ -61,8 +61,8 @@ pub(crate) fn main(args: &ListArgs) -> ExitCode {
 
 /// Show the names in a storage: their slots, and who leads each.
 ///
-/// sqlite:, postgres:, mysql:, etcd:, k8s: and buckets can list names. A slot is held if the storage can't prove how old its record
-/// is: vvm status waits for its next renewal. At most 1000 names are shown.
+/// sqlite:, postgres:, mysql:, etcd:, k8s: and buckets can list names. A slot is held if the storage can't prove how
+/// old its record is: vvm status waits for its next renewal. At most 1000 names are shown.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Example:

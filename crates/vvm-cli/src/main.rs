@@ -1,4 +1,4 @@
-//! The `vvm` binary: `run`, `elect`, the commands for operators, and the demo.
+//! The `vvm` binary: `run`, `once`, `elect`, the commands for operators, and the demo.
 #![forbid(unsafe_code)]
 
 mod announce;

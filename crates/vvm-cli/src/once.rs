@@ -83,7 +83,7 @@ fn is_local_hour(period: &str, now: Timestamp) -> bool {
     else {
         return false;
     };
-    // Behind the hour there may be minutes; a zone would be a letter or a part of four digits.
+    // Behind the hour there may be minutes. A zone is a letter at the end, or makes more parts than these.
     let has_zone = !period.ends_with(|letter: char| letter.is_ascii_digit()) || digits.len() > 5;
     let Ok(shown) = Date::new(year, month as i8, day as i8) else { return false };
     let Ok(hour) = Time::new(hour as i8, 0, 0, 0) else { return false };

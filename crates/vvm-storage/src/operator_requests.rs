@@ -134,8 +134,8 @@ impl StepDown {
     /// The longest name of a standby that a request has room for, in bytes.
     pub const MAX_TO_BYTES: usize = Holder::MAX_BYTES - "v2 4294967295 9223372036854775807 4294967295 ".len();
 
-    /// How long a request is valid until the leader begins. An operator's command waits 5 s for each answer
-    /// (standby, leader) and withdraws the request then; this leaves room for slow storages.
+    /// How long a request is valid until the leader begins. An operator's command waits at most 15 s for each answer
+    /// (standby, leader) and withdraws the request then.
     pub const LIFETIME: Duration = Duration::from_secs(30);
 
     /// Returns the identity of this request.

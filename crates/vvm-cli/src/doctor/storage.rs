@@ -222,7 +222,7 @@ pub(super) async fn measure(
                 Ok(())
             });
             let writes = writes.await;
-            // If this fails, a later doctor takes the record over.
+            // If this fails, the record stays held. Later doctors take over the last record alone.
             let _ = storage.compare_and_delete(&key, held.incarnation(), held.epoch).await;
             writes
         }

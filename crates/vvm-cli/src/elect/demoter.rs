@@ -116,8 +116,8 @@ impl Demoter {
         );
     }
 
-    /// Sends that a claim is about to be sent, or that no record stands. Starts another process before a claim
-    /// if the last one was lost: nothing is led yet, so it misses nothing.
+    /// Sends that a claim is about to be sent or was won, or that no record stands. Starts another process before the
+    /// on-lead hook if the last one was lost. The next renewal tells it a deadline that it has missed.
     pub(super) fn tell_claim(&self, claim: Option<RecordId>) {
         if claim.is_some() {
             self.restart_if_lost();
