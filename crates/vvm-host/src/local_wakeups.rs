@@ -19,7 +19,7 @@ use std::{
 };
 use vvm_clock::{SystemWallClock, WallClock as _};
 
-/// How many datagrams a receiver takes at once: the kernel's default queue of a socket (10, `net.unix.max_dgram_qlen`).
+/// How many datagrams a receiver takes at once: more than a socket's usual queue (`net.unix.max_dgram_qlen`).
 const DRAINED: usize = 1024;
 
 /// How old a socket without receiver must be before it is removed: one that is being bound has none for a moment.

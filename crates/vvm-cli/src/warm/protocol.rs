@@ -29,7 +29,7 @@ pub enum ToApp {
     },
     /// This participant leads from now on.
     Lead { slot: u32, epoch: Decimal, stop_by: Millis, kill_at: Millis },
-    /// A renewal moved the deadlines.
+    /// A renewal moved the deadlines, or a loss did.
     Renewed { epoch: Decimal, stop_by: Millis, kill_at: Millis },
     /// No renewal was confirmed for half a TTL.
     AtRisk { epoch: Decimal },

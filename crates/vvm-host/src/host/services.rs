@@ -9,7 +9,7 @@ pub type Services = Vec<Box<dyn Service<ElectionKey>>>;
 #[error("stop requested before the start")]
 pub struct StopRequested;
 
-/// The error of a [`Service`] that can't start now, as the condition of [`Host::campaign_while`](super::Host::campaign_while) would have said. It
+/// The error of a [`Service`] that can't start now, as if [`campaign_while`](super::Host::campaign_while) said so. It
 /// does not count as a problem: the record is released, and the host campaigns again once the condition holds.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("not ready to lead")]

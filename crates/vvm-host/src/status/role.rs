@@ -69,7 +69,7 @@ pub enum WhyStopping {
     Asked,
     /// The guardian died, which contains the work.
     GuardianDied,
-    /// The host gives its leadership up: the work fails its checks, or another candidate shall lead.
+    /// The host gives its leadership up, as for failed checks, a pause, a step-down, or work that is not ready.
     GivenUp(Arc<str>),
     /// The work has ended by itself, or could not start.
     WorkEnded,

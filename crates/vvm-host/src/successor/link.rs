@@ -347,7 +347,7 @@ impl UdpPeerLink {
         let bytes = encode(self.slot, datagram, &self.key.public, key);
         match self.socket.try_send_to(&bytes, to) {
             Ok(_) => DatagramFate::Sent,
-            // The queue is full, there is no way to the peer, or it has told that it does not listen. The next one follows.
+            // The queue is full, or there is no way to the peer. The next one follows.
             Err(_) => DatagramFate::Unsent,
         }
     }

@@ -73,7 +73,7 @@ pub async fn probe_leader(
             loop {
                 match socket.recv_from(&mut bytes).await {
                     Ok((len, _)) if is_test(&bytes[..len]) => return clock.now(),
-                    // Of an earlier attempt, or the network tells that an earlier one did not arrive.
+                    // Of an earlier attempt, or not received.
                     Ok(_) | Err(_) => {}
                 }
             }
