@@ -19,11 +19,11 @@
 //! |---|---|---|
 //! | no connection within half the request timeout: name, network or TLS | `NotApplied` | `Unavailable` |
 //! | no credentials: wrong configuration, or their provider fails, takes too long or can't be reached | `NotApplied` | `Unavailable` |
-//! | `ProvisionedThroughputExceeded`, `RequestLimitExceeded`, `Throttling` | `NotApplied` | `Unavailable` |
+//! | `ProvisionedThroughputExceeded`, `RequestLimitExceeded`, `Throttling`, `LimitExceeded` | `NotApplied` | `Unavailable` |
 //! | `TransactionConflict` | `NotApplied` | – |
 //! | `TransactionCanceled` with the reason `ConditionalCheckFailed` | refused | – |
-//! | … with `ValidationError`, `ItemCollectionSizeLimitExceeded` | `Fatal` | `Fatal` |
-//! | … with `AccessDenied`, `TransactionConflict`, `ThrottlingError`, `ProvisionedThroughputExceeded` | `NotApplied` | `Unavailable` |
+//! | … with `ValidationError`, `ItemCollectionSizeLimitExceeded`, `DuplicateItem` | `Fatal` | `Fatal` |
+//! | … with `AccessDenied`, `TransactionConflict`, `ThrottlingError`, `ProvisionedThroughputExceeded`, `RequestLimitExceeded` | `NotApplied` | `Unavailable` |
 //! | … with no known reason | `Unknown` | `Unavailable` |
 //! | `AccessDenied`, `NotAuthorized`, `OptInRequired` | `NotApplied` | `Unavailable` |
 //! | `UnrecognizedClient`, `InvalidSignature` (also of a wrong clock), `IncompleteSignature`, `MissingAuthenticationToken`, `ExpiredToken`, `RequestExpired` | `NotApplied` | `Unavailable` |

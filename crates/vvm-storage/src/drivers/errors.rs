@@ -110,7 +110,7 @@ impl<T: ?Sized> Drop for PendingRequest<'_, T> {
     }
 }
 
-/// A loading that outlives the request that began it: the next request joins it.
+/// A loading that outlives the request that began it. It goes on while a request waits for it.
 #[derive(Debug)]
 pub(super) struct Loading<T: Clone>(Mutex<Option<Shared<BoxFuture<'static, T>>>>);
 

@@ -13,7 +13,7 @@
 //! **Another storage.** [`init_storage`](crate::init_storage) creates a key with random bytes, `format`. Each write
 //! compares it and each read shows it: the ids of etcd's clusters don't tell them apart. A handle also compares these
 //! ids, and revisions, which go back when a cluster is restored from a backup. A handle that finds another storage is
-//! `Replaced` from then on.
+//! `Replaced` from then on; after a restore, until the revision is as large again.
 //!
 //! **Members.** Another is tried if one accepts no connection, and next after one is silent. An opening tries all.
 //!
@@ -21,7 +21,7 @@
 //!
 //! | what went wrong | to a write | to a read | because |
 //! |---|---|---|---|
-//! | no connection: network; the login was not answered; certificate, user or password refused, no etcd | `NotApplied` | `Unavailable` | nothing was sent. Opening fails for good at what is refused |
+//! | no connection: network; the login failed; certificate, user or password refused, no etcd | `NotApplied` | `Unavailable` | nothing was sent. Opening fails for good at what is refused |
 //! | 3 invalid argument, 12 unimplemented | `Fatal` | `Fatal` | refused before it is proposed or instead of being applied, and will be again |
 //! | 7 permission denied. Opening fails for good | `NotApplied` | `Unavailable` | the same; a role may be granted again |
 //! | 3 revision of auth store is old, 16 unauthenticated | `NotApplied` | `Unavailable` | the same; the next request logs in again |

@@ -11,9 +11,9 @@
 //! | field | value |
 //! |---|---|
 //! | `holderIdentity` | the holder, `""` when vacant |
-//! | `leaseDurationSeconds` | the TTL, rounded up; 1 when vacant |
+//! | `leaseDurationSeconds` | the TTL, rounded up; 1 after a release |
 //! | `renewTime` | later with each write, even if the wall clock goes back |
-//! | `acquireTime`, `leaseTransitions` | of the last claim; how many claims |
+//! | `acquireTime`, `leaseTransitions` | of the last claim or release; how many claims |
 //! | annotation `vvm/cell` | the value: epoch, incarnation, TTL, documents, and the whole key, which is compared |
 //! | annotations `vvm/spec`, `vvm/epoch` | a digest of the spec that was written with the value; the last epoch |
 //! | label `vvm/name` | the name, on all its Leases |
@@ -36,7 +36,7 @@
 //! | no connection: network, certificate, a file or plug-in of the login, or not within half the request timeout | `NotApplied` | `Unavailable` | nothing was sent |
 //! | 401 | `NotApplied` | `Unavailable` | refused before anything else; a token may be replaced |
 //! | 403 with a reason | `NotApplied` | `Unavailable` | refused before anything else; a server that has just started may not have read all Roles |
-//! | 400, 413, 422 with a reason | `Fatal` | `Fatal` | refused, and will be again |
+//! | 400, 405, 406, 413, 415, 422 with a reason | `Fatal` | `Fatal` | refused, and will be again |
 //! | 404 of the namespace | `Fatal` | – | nothing can be created there |
 //! | 404 of a Lease | refused, or `Replaced` if it was held | absent | |
 //! | 409 | refused, or `Replaced` if another object has the name of one that was held | – | |

@@ -16,7 +16,7 @@
 //! |---|---|---|
 //! | 200, 201 with a tag | written | the object |
 //! | 200, 201 without a tag, or with the tag that was to be replaced: a proxy answers | `Unknown` | `Unavailable` |
-//! | 412; 404 `NoSuchKey`, `BlobNotFound`; 409 `BlobAlreadyExists` | refused | 404: no object |
+//! | 412; 404 `NoSuchKey`, `BlobNotFound`; 409 `BlobAlreadyExists`, `PreconditionFailed` | refused | 404: no object |
 //! | 404 `NoSuchBucket`, `ContainerNotFound` | `Replaced` | `Replaced` |
 //! | any other 409, 429 | `NotApplied` | `Unavailable` |
 //! | 303, 408, 400 `RequestTimeout`, 500 and above | `Unknown` | `Unavailable` |
