@@ -1,8 +1,8 @@
 //! Runs services only while this process leads: provide, launch, shut down.
 //!
 //! A VVM is a process that wants to lead and then run services. A [`Vvm`] campaigns for a slot, and starts
-//! its [`Service`]s in order once it leads. When the leadership is lost, it stops them at once. It releases
-//! the slot only after they have stopped (I6). [`RunningVvm`] is the host's handle to it.
+//! its [`Service`]s in order once it leads. When the leadership is lost, it begins at once to stop them, in reverse
+//! order. It releases the slot only after they have stopped (I6). [`RunningVvm`] is the host's handle to it.
 //!
 //! ```
 //! # use ielections::{Elections, Env, Holder, Ttl};
