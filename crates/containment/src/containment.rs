@@ -8,7 +8,7 @@ use crate::{
     processes::{Family, ForeignProcFs, has_ended},
 };
 use std::{
-    fmt, io,
+    fmt,
     os::fd::OwnedFd,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -100,7 +100,6 @@ impl Containment {
 
     /// [`dissolve`](Self::dissolve), and returns whether no group is left, so that it has no member.
     pub(crate) fn remove_group(&self) -> bool {
-        let removed = self.group.as_ref().map_or(Ok(()), |group| group.remove());
-        removed.map_or_else(|cause| cause.kind() == io::ErrorKind::NotFound, |()| true)
+        self.group.as_ref().is_none_or(|group| group.remove().is_ok())
     }
 }

@@ -214,9 +214,10 @@ mod tests {
     #[test]
     fn message_that_lost_a_descriptor_is_none() {
         let (near, far) = both_ends();
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2 * MAX_DESCRIPTORS))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8 * MAX_DESCRIPTORS))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        assert!(ancillary.push(SendAncillaryMessage::ScmRights(&[near.as_fd(); 2 * MAX_DESCRIPTORS])));
+        let descriptors = [near.as_fd(); 8 * MAX_DESCRIPTORS];
+        assert!(ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)));
         let bytes = Number(7).to_frame().to_bytes();
         sendmsg(&near, &[IoSlice::new(&bytes)], &mut ancillary, SendFlags::empty()).unwrap();
         assert!(matches!(far.receive(), Some(LinkMessage::End)));

@@ -18,7 +18,7 @@ use crate::{
 use keeper_handle::{Helpers, KeeperHandle, UnprovenKeeperEnd};
 use rustix::{io::Errno, process::Signal};
 use spawn::{CommandSpec, SpawnError, Starting};
-use std::{ffi::OsString, os::fd::AsFd, pin::Pin, sync::Arc, time::Duration};
+use std::{ffi::OsString, future::pending, os::fd::AsFd, pin::Pin, sync::Arc, time::Duration};
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 use vvm_clock::{Clock, Instant};
@@ -144,10 +144,21 @@ enum SupervisionPhase {
 
 type PreStop = Pin<Box<dyn Future<Output = Result<ProcessEnd, HelperError>> + Send>>;
 
+/// Signals that a lagging receiver missed merge, as pending signals do.
+async fn next_signal(signals: &mut broadcast::Receiver<SignalForCommand>) -> SignalForCommand {
+    loop {
+        match signals.recv().await {
+            Ok(signal) => return signal,
+            Err(broadcast::error::RecvError::Lagged(_)) => {}
+            Err(broadcast::error::RecvError::Closed) => pending().await,
+        }
+    }
+}
+
 async fn pre_stop_of(running: &mut Option<PreStop>) -> Result<ProcessEnd, HelperError> {
     match running {
         Some(running) => running.await,
-        None => std::future::pending().await,
+        None => pending().await,
     }
 }
 
@@ -267,8 +278,7 @@ impl Supervision {
                 () = self.controls.kill.cancelled(), if !self.is_killing() => {
                     self.kill_for(KillReason::SecondRequest);
                 }
-                // Signals that a lagging receiver missed merge, as pending signals do.
-                Ok(SignalForCommand { passed, asks }) = self.controls.signals.recv() => {
+                SignalForCommand { passed, asks } = next_signal(&mut self.controls.signals) => {
                     self.pass_on(passed, asks);
                 }
                 () = self.controls.stop.cancelled(), if self.phase == SupervisionPhase::Working => {
