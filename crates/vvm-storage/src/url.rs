@@ -159,8 +159,8 @@ pub async fn open(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn SysVvmStor
     }
 }
 
-/// As [`open`], errors and cancel safety too, for a process that only looks: it needs no right to write. A look may adopt the
-/// history of a SQL database after a fail-over, as that of a candidate does.
+/// As [`open`], errors and cancel safety too, for a process that only looks. It needs no right to write on a server. A
+/// look may adopt the history of a SQL database after a fail-over, as that of a candidate does.
 pub async fn open_read_only(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn SysVvmStorage>, OpenError> {
     let place = parse(url)?;
     match place.scheme.feature {

@@ -6,7 +6,7 @@
 //! refusal and after a fail-over it is one message with several statements, which the server carries out as one
 //! transaction: it locks and shows the row, writes it, and shows the history of the database. No write is sent twice,
 //! and the server never waits for us within a transaction. `synchronous_commit` is `on` for each write. A wait for a
-//! lock ends after a tenth of the TTL. No age is proven; the time of each write is noted for `vvm status` alone.
+//! lock ends after a tenth of the TTL, else the request timeout. No age is proven; times of writes are for people.
 //!
 //! **Documents** are rows of their own. A batch locks the leader record, compares epoch, incarnation and the count of
 //! batches, and writes all rows with one statement.
@@ -105,7 +105,7 @@ impl PostgresStorage {
         Self::opened(Postgres::at(url)?, Purpose::Lead).await
     }
 
-    /// As [`open`](Self::open), errors and cancel safety too, for a login that may only read.
+    /// As [`open`](Self::open), errors and cancel safety too, for a login that may only read. Its `read` needs UPDATE.
     pub async fn open_read_only(url: &str) -> Result<Self, OpenError> {
         Self::opened(Postgres::at(url)?, Purpose::Look).await
     }

@@ -2,10 +2,10 @@
 //! traps. ScyllaDB was not tested; its documentation has every statement used here.
 //!
 //! **Records.** One partition per slot, whose static columns are the leader record. Each verb is one lightweight
-//! transaction on it, linearized by `SERIAL`, as reads are. A release writes a marker over the record and no tombstone,
-//! so that the epoch stays. A refusal shows only the columns that the condition names, so it names all. The client
-//! library retries nothing. The server may lose a transaction to another, finish it nevertheless, and answer with a
-//! refusal that shows our own version; elections treat that as a success.
+//! transaction on it, linearized by `SERIAL`, as reads are, but not peeks. A release writes a marker over the record
+//! and no tombstone, so that the epoch stays. A refusal shows only the columns that the condition names, so it names
+//! all. The client library retries nothing. The server may lose a transaction to another, finish it nevertheless, and
+//! answer with a refusal that shows our own version; elections treat that as a success.
 //!
 //! **Documents** are rows of their slot's partition. A batch is one conditional batch of CQL: a statement on the static
 //! columns that compares epoch, incarnation and the number of the last batch, and one for each document, some with a
@@ -363,7 +363,7 @@ fn of_preparing(error: &PrepareError) -> OpenError {
     }
 }
 
-/// A node that says `Invalid` lacks keyspace, table or column, perhaps only in memory, or has a column already.
+/// A node that says `Invalid` lacks keyspace, table or column, perhaps only in memory.
 fn of_opening(cause: &ExecutionError) -> OpenError {
     match cause {
         ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::Unauthorized, why)) => {

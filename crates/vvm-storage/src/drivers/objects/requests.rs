@@ -19,7 +19,7 @@ use object_store::{
 use std::sync::Arc;
 use vvm_clock::{Clock as _, DisplayDuration};
 
-/// More objects are not listed: ten requests, for 2,500 names with one slot.
+/// More objects are not listed: ten requests. A name with one slot has two to five objects.
 const MAX_LISTED_OBJECTS: usize = 10_000;
 
 #[derive(Debug)]

@@ -70,7 +70,7 @@ pub(super) async fn connect(address: &Address) -> Result<(Session, LibraryTasksE
         .keepalive_interval(KEEPALIVE)
         .keepalive_timeout(KEEPALIVE)
         .address_translator(Arc::new(watch))
-        // `creation` awaits agreement where it matters.
+        // `schema` awaits agreement where it matters.
         .auto_await_schema_agreement(false)
         .schema_agreement_timeout(AGREEMENT_TIMEOUT)
         .keyspaces_to_fetch([address.keyspace.as_str()]);

@@ -108,7 +108,7 @@ pub(super) fn concerns(session: &Session, address: &Address) -> Vec<String> {
     concerns
 }
 
-/// Creates keyspace, table and columns as far as they are missing. Several processes may do so at once.
+/// Creates keyspace and table as far as they are missing. Several processes may do so at once.
 pub(crate) async fn init(url: &str) -> Result<(), OpenError> {
     let address = Address::parse(url)?;
     let (session, ending) = connect(&address).await?;

@@ -243,7 +243,7 @@ async fn served_everywhere(session: &Session, keyspace: &str) -> Result<(), Open
         read.set_consistency(Consistency::One);
         match session.query_unpaged(read, ()).await {
             Err(cause) if says(&cause, &DbError::Invalid) => return Err(no_table(keyspace)),
-            // Any other error shows that the node knows the table.
+            // No other error denies that the node knows the table.
             _ => {}
         }
     }

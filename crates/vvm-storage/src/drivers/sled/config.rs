@@ -20,7 +20,7 @@ pub(crate) const DATA: &str = "db";
 
 pub(super) const CONFIGURATION: &str = "conf";
 
-/// The key of the format of the cells. Keys of the library begin with 1 to 4.
+/// The key of the format of the cells. Keys of the library begin with 1 to 5.
 const FORMAT_KEY: &[u8] = b"\0vvm format";
 
 /// A change that an older version would misread raises it.
