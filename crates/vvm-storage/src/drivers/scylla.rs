@@ -160,9 +160,9 @@ impl ScyllaStorage {
             // The server may lose ours to a transaction that then finishes it, and refuse it when it tries again.
             Step::Batch { .. } if columns.last_batch_is(&id)? => StepOutcome::Applied,
             Step::Batch { .. } => StepOutcome::Refused(CurrentState::Nothing),
-            Step::Settle { .. } => columns
-                .setting()?
-                .map_or(StepOutcome::Applied, |stands| StepOutcome::Refused(CurrentState::Setting(stands))),
+            Step::Settle { .. } => StepOutcome::Refused(CurrentState::Setting(
+                columns.setting()?.ok_or_else(|| DecodeError("a setting without a value".into()))?,
+            )),
         })
     }
 }

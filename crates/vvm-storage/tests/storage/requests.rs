@@ -1,9 +1,10 @@
-use ielections::{Claim, Epoch, Holder, Incarnation, Slot, Ttl, TtlStorage as _, Vacant};
+use async_trait::async_trait;
+use ielections::{Claim, Epoch, Holder, Incarnation, Slot, Ttl, TtlStorage as _, Vacant, WriteError};
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use vvm_clock::SystemClock;
 use vvm_storage::{
-    Ask, ClusterName, ElectionKey, ElectionsTtlStorage, OperatorRequests, SlotNumber, Stage, StageChange,
-    StepDown, mem::MemDatabase,
+    Ask, ClusterName, ElectionKey, ElectionsTtlStorage, OperatorRequests, Partition, SlotNumber, Stage,
+    StageChange, Step, StepDown, StepOutcome, SysVvmStorage, mem::MemDatabase, testing::Layer,
 };
 
 const FIRST_CHANCE: Ttl = match Ttl::new(Duration::from_millis(2_500)) {
@@ -86,6 +87,30 @@ async fn step_down_keeps_its_contents_from_stage_to_stage() {
     }
     storage.remove_step_down(&cluster(), &present).await.unwrap();
     assert_eq!(storage.requests(&cluster()).await.unwrap(), OperatorRequests::default());
+}
+
+/// As Cassandra may, if another node finishes the transaction.
+#[derive(Debug)]
+struct RefusesWhatIsApplied(Arc<dyn SysVvmStorage>);
+
+#[async_trait]
+impl Layer for RefusesWhatIsApplied {
+    fn beneath(&self) -> &dyn SysVvmStorage {
+        &*self.0
+    }
+
+    async fn commit(&self, at: Partition, step: Step) -> Result<StepOutcome, WriteError> {
+        self.0.commit(at.clone(), step).await?;
+        Ok(StepOutcome::Refused(self.0.read(at).await.unwrap().into()))
+    }
+}
+
+#[tokio::test]
+async fn request_that_a_refusal_shows_is_made() {
+    let beneath = MemDatabase::new(Arc::new(SystemClock::start().unwrap())).open();
+    let storage = ElectionsTtlStorage::new(Arc::new(RefusesWhatIsApplied(beneath)).into_storage());
+    let request = asked(&storage, None, 1).await;
+    assert_eq!(storage.requests(&cluster()).await.unwrap().step_down, Some(request));
 }
 
 /// An operator whose request was withdrawn relies on it: the leader never begins.

@@ -224,9 +224,9 @@ impl Object {
         raced.won_twice += usize::from(acknowledged.len() > 1);
         // A server may be busy, or break off a read during a write: then the next round tries the same.
         let Ok(got) = requests.get(&self.name).await else { return Ok(()) };
-        if let ([written], Some(stands)) = (&acknowledged[..], &got.cell) {
+        if let [written] = &acknowledged[..] {
             // Whatever an unanswered writer did: its condition held before this one's write or never.
-            raced.lost += usize::from(stands.value != *written);
+            raced.lost += usize::from(got.cell.as_ref().is_none_or(|stands| stands.value != *written));
         }
         self.tag = got.cell.map(|cell| cell.tag).or(self.tag.take());
         Ok(())
