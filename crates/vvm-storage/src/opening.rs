@@ -67,12 +67,16 @@ impl fmt::Display for StorageUrl {
         if let Some(scheme) = scheme {
             write!(out, "{scheme}:")?;
         }
-        // The name of a file or folder may contain an `@`; everywhere else a user and a password end there.
+        // The name of a file, folder or context may contain an `@`; everywhere else a user and a password end there.
         // The last `@` counts, and before the options are split off: a password may contain `@` and `?`.
         let has_host = place.starts_with("//") && !place.starts_with("///");
-        let is_path = matches!(scheme, Some("sled" | "sqlite")) && !has_host;
+        let is_name = match scheme {
+            Some("sled" | "sqlite") => !has_host,
+            Some("k8s") => has_no_login(place),
+            _ => false,
+        };
         let place = match place.rsplit_once('@') {
-            Some((_secret, rest)) if !is_path => {
+            Some((_secret, rest)) if !is_name => {
                 let slashes = if place.starts_with("//") { "//" } else { "" };
                 write!(out, "{slashes}…@")?;
                 rest
@@ -99,6 +103,13 @@ impl fmt::Debug for StorageUrl {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "\"{self}\"")
     }
+}
+
+fn has_no_login(place: &str) -> bool {
+    let Some((namespace, options)) = place.split_once('?') else { return false };
+    let is_name = |option: &str| ["context=", "kubeconfig="].iter().any(|name| option.starts_with(name));
+    !namespace.contains([':', '@'])
+        && options.split('&').all(|option| !option.contains('@') || is_name(option))
 }
 
 fn is_of_word(letter: char) -> bool {
@@ -211,6 +222,9 @@ mod tests {
             ("//me:secret@h/db", "//…@h/db"),
             ("sqlite:/a@b.db?mode=0660&key=secret", "sqlite:/a@b.db?mode=0660&key=…"),
             ("sled:/a@b", "sled:/a@b"),
+            ("k8s://a?context=b@c&kubeconfig=/d@e&key=secret", "k8s://a?context=b@c&kubeconfig=/d@e&key=…"),
+            ("k8s://a?context=b@c&server=https://me:secret@d", "k8s://…@d"),
+            ("k8s://me:sec?context=ret@a?context=b@c", "k8s://…@c"),
             ("/var/lib/a:b.db", "/var/lib/a:b.db"),
             ("mem:", "mem:"),
         ];

@@ -22,6 +22,8 @@ const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 const LONGEST_NAMESPACE: usize = 63;
 
+const NO_LOGIN: &str = "a server has no login in its URL: give it to the user of the context";
+
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Address {
     pub(super) namespace: String,
@@ -40,7 +42,7 @@ impl Address {
 fn parse(url: &str) -> Result<Address, String> {
     let rest = url.strip_prefix(SCHEME).ok_or("write k8s://NAMESPACE")?;
     let (namespace, text) = rest.split_once('?').unwrap_or((rest, ""));
-    if namespace.contains('@') || text.contains('@') {
+    if namespace.contains('@') {
         return Err(
             "this URL has no login: it is that of the kubeconfig, or of the Pod's service account. Write \
                     k8s://NAMESPACE?context=CONTEXT"
@@ -62,6 +64,7 @@ fn parse(url: &str) -> Result<Address, String> {
         match option? {
             ("context", name) => address.context = Some(name.to_owned()),
             ("kubeconfig", path) => address.kubeconfig = Some(path.into()),
+            ("server", url) if url.contains('@') => return Err(NO_LOGIN.into()),
             ("server", url) => address.server = Some(url.to_owned()),
             ("request_timeout", value) => address.request_timeout = request_timeout(value)?,
             (name, _) => {
@@ -151,7 +154,7 @@ pub(super) fn cluster(
 ) -> Result<Cluster, OpenError> {
     let server = address.server.as_deref().unwrap_or(server);
     if server.contains('@') {
-        return Err(wrong("a server has no login in its URL: give it to the user of the context".into()));
+        return Err(wrong(NO_LOGIN.into()));
     }
     let wrong = |why: &str| wrong(format!("server `{server}`: {why}"));
     let uri: Uri = server.parse().map_err(|cause| wrong(&format!("{cause}")))?;
@@ -189,13 +192,15 @@ mod tests {
 
     #[test]
     fn address_has_a_namespace_and_options() {
-        let address = parse("k8s://batch-1?context=prod&kubeconfig=/k&server=https://a").unwrap();
+        let context = "kubernetes-admin@kubernetes";
+        let url = format!("k8s://batch-1?context={context}&kubeconfig=/k@h&server=https://a");
+        let address = parse(&url).unwrap();
         assert_eq!(
             address,
             Address {
                 namespace: "batch-1".into(),
-                context: Some("prod".into()),
-                kubeconfig: Some("/k".into()),
+                context: Some(context.into()),
+                kubeconfig: Some("/k@h".into()),
                 server: Some("https://a".into()),
                 request_timeout: REQUEST_TIMEOUT,
             }
@@ -210,6 +215,7 @@ mod tests {
             ("k8s://", "no namespace"),
             ("k8s://a/b", "no namespace"),
             ("k8s://me@a", "this URL has no login"),
+            ("k8s://a?server=https://me:pass@b", "a server has no login"),
             ("k8s://A", "no namespace"),
             (&*long, "no namespace"),
             ("k8s://a?context", "write context=VALUE"),
