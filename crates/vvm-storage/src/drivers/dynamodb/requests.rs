@@ -34,7 +34,7 @@ use ielections::{
     OnlyIf, Page, Scan, Slot, Vacant,
 };
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     ops::Bound,
 };
 
@@ -169,7 +169,7 @@ impl Requests {
     async fn read_together(
         &self,
         partition: &[u8],
-        ids: &[Vec<u8>],
+        ids: &BTreeSet<Vec<u8>>,
     ) -> Result<Vec<Option<Item>>, DriverError> {
         let whole = |key: Item| Get::builder().table_name(&self.table).set_key(Some(key));
         let version = |id: &Vec<u8>| {

@@ -6,7 +6,11 @@ use crate::step::{Columns, RecordColumns};
 use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
 use bytes::Bytes;
 use ielections::{Document, DocumentId, DocumentVersion, Slot, Vacant};
-use std::{collections::HashMap, fmt::Display, str::FromStr};
+use std::{
+    collections::{BTreeSet, HashMap},
+    fmt::Display,
+    str::FromStr,
+};
 
 pub(super) const PARTITION: &str = "pk";
 
@@ -121,15 +125,15 @@ pub(super) const MAX_ID_BYTES: usize = 1023;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Batches {
     pub(super) last: DocumentVersion,
-    pub(super) ids: Vec<Vec<u8>>,
+    pub(super) ids: BTreeSet<Vec<u8>>,
 }
 
 impl Batches {
     pub(super) fn from_item(item: Option<&Item>) -> Result<Self, DecodeError> {
-        let Some(item) = item else { return Ok(Self { last: DocumentVersion::NONE, ids: Vec::new() }) };
+        let Some(item) = item else { return Ok(Self { last: DocumentVersion::NONE, ids: BTreeSet::new() }) };
         check_format(item)?;
         let ids = match item.get(IDS) {
-            None => Vec::new(),
+            None => BTreeSet::new(),
             Some(AttributeValue::Bs(ids)) => ids.iter().map(|id| id.as_ref().to_vec()).collect(),
             Some(_) => return Err(wrong(item, IDS)),
         };
@@ -264,13 +268,19 @@ mod tests {
 
     #[test]
     fn last_batch_is_decoded_and_a_malformed_one_is_damaged() {
-        assert_eq!(Batches::from_item(None), Ok(Batches { last: DocumentVersion::NONE, ids: Vec::new() }));
+        assert_eq!(
+            Batches::from_item(None),
+            Ok(Batches { last: DocumentVersion::NONE, ids: BTreeSet::new() })
+        );
         let mut item = batches_key(b"partition");
         assert!(Batches::from_item(Some(&item)).is_err());
         item.insert(VERSION.to_owned(), number(5));
         assert_eq!(Batches::from_item(Some(&item)).map(|batches| batches.last.get()), Ok(5));
-        item.insert(IDS.to_owned(), AttributeValue::Bs(vec![Blob::new("name")]));
-        assert_eq!(Batches::from_item(Some(&item)).map(|batches| batches.ids), Ok(vec![b"name".to_vec()]));
+        let [one, other] = [["a", "b"], ["b", "a"]].map(|ids| {
+            item.insert(IDS.to_owned(), AttributeValue::Bs(ids.map(Blob::new).to_vec()));
+            Batches::from_item(Some(&item)).unwrap()
+        });
+        assert_eq!((one.ids.len(), &one), (2, &other));
         item.insert(IDS.to_owned(), binary(b"name"));
         assert!(Batches::from_item(Some(&item)).is_err());
     }
