@@ -266,13 +266,13 @@ impl Plugin {
             Ok(output) => output.map_err(|cause| passing(&format!("its answer can't be read: {cause}")))?,
             Err(why) => return Err(passing(&why)),
         };
+        if stdout.len() > LONGEST_OUTPUT {
+            return Err(refused(&format!("it prints more than {LONGEST_OUTPUT} bytes")));
+        }
         if !is_success {
             let last = stderr.trim_ascii_end().rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
             let last = String::from_utf8_lossy(last).chars().take(SHOWN).collect::<String>();
             return Err(passing(&format!("it failed: {last}")));
-        }
-        if stdout.len() > LONGEST_OUTPUT {
-            return Err(refused(&format!("it prints more than {LONGEST_OUTPUT} bytes")));
         }
         let answered = SystemWallClock.since_unix_epoch();
         self.latest(&stdout, answered, clock.now()).map_err(|why| refused(&why))

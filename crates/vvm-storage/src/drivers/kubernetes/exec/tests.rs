@@ -113,6 +113,7 @@ async fn plug_in_that_fails_says_why_and_is_not_started_by_each_request() {
         ("echo s3cret", "no ExecCredential", false),
         ("echo; echo run sso login >&2; exit 3", "it failed: run sso login", true),
         ("yes s3cret; true", "prints more than", false),
+        ("exec yes s3cret", "prints more than", false),
         ("yes >&2; exit 1", "it failed: y", true),
         ("print '' | sed s,/v1,/v1beta1,", "it prints no ExecCredential", false),
         ("print ''", "neither a token nor a certificate", false),
