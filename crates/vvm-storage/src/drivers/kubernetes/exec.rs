@@ -134,15 +134,21 @@ impl ExecPlugin {
             let outcome = plugin.run(&clock, &shared.stop).await;
             let mut state = shared.state();
             state.is_running = false;
-            match outcome {
-                Ok(latest) => (state.latest, state.failure) = (Some(latest), None),
-                Err(error) => {
-                    tracing::warn!(%error, "no new credential for Kubernetes");
-                    state.failure = Some((error.is_passing(), error.to_string()));
+            let error = match outcome {
+                Ok(latest) => {
+                    (state.latest, state.failure) = (Some(latest), None);
+                    None
                 }
-            }
+                Err(error) => {
+                    state.failure = Some((error.is_passing(), error.to_string()));
+                    Some(error)
+                }
+            };
             drop(state);
             shared.ended.notify_waiters();
+            if let Some(error) = error {
+                tracing::warn!(%error, "no new credential for Kubernetes");
+            }
         });
     }
 
