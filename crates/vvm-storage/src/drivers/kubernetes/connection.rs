@@ -81,8 +81,11 @@ impl Connections {
         pending.is_answered = true;
         if answer.status == 401 {
             self.was_refused(&credential);
-        } else if !self.limiter.is_closed() {
-            self.idle().push(session);
+        } else {
+            let mut idle = self.idle();
+            if !self.limiter.is_closed() {
+                idle.push(session);
+            }
         }
         Ok(answer)
     }
