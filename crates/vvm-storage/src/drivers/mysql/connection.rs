@@ -176,7 +176,7 @@ const OLDEST_MARIADB: (u32, u32) = (10, 6);
 const OLDEST_MYSQL: (u32, u32) = (8, 0);
 
 /// A batch of documents in hexadecimal digits, with its ids.
-const PACKET: u64 = 6 << 20;
+const PACKET: u64 = 7 << 20;
 
 pub(super) fn settings(rows: &[Row]) -> HashMap<String, String> {
     let pair = |row: &Row| Some((row.text(0).ok()?.to_owned(), row.text(1).ok()?.to_owned()));
@@ -243,7 +243,7 @@ fn check(
         return refused("has binlog_format = STATEMENT: set it to ROW or MIXED".into());
     }
     if value("max_allowed_packet").parse::<u64>().is_ok_and(|bytes| bytes < PACKET) {
-        return refused("has a max_allowed_packet below 6 MiB: set it to 16777216".into());
+        return refused("has a max_allowed_packet below 7 MiB: set it to 16777216".into());
     }
     if !matches!(value("read_only"), "OFF" | "0") || matches!(value("innodb_read_only"), "ON" | "1") {
         return Err(OpenError::passing(format!(
@@ -318,7 +318,7 @@ mod tests {
             (&mysql, &[("sync_binlog", "0")], "sync_binlog = 0"),
             (&mariadb, &[("log_bin", "ON")], "sync_binlog = 0"),
             (&mysql, &[("binlog_format", "STATEMENT")], "binlog_format"),
-            (&mysql, &[("max_allowed_packet", "1048576")], "max_allowed_packet"),
+            (&mysql, &[("max_allowed_packet", "7340031")], "max_allowed_packet"),
             (&mysql, &[group, ("group_replication_single_primary_mode", "OFF")], "single-primary"),
             (&mariadb, &[("wsrep_provider", "/usr/lib/libgalera_smm.so")], "Galera"),
             (&mysql, &[("wsrep_provider", "/usr/lib64/galera4/libgalera_smm.so")], "Galera"),
