@@ -227,12 +227,9 @@ impl Watcher for EtcdStorage {
         if ranges.is_empty() {
             return Err(NotWatched::Never);
         }
-        self.connections.watch(ranges).await.map_err(|error| match error {
-            DriverError::Closed(_) => NotWatched::Never,
-            error => {
-                tracing::debug!(%error, "can't watch");
-                NotWatched::Failed
-            }
+        self.connections.watch(ranges).await.map_err(|error| {
+            tracing::debug!(%error, "can't watch");
+            error.into_not_watched()
         })
     }
 
@@ -381,6 +378,18 @@ impl DriverError {
         matches!(self, Self::Denied(_) | Self::Refused(_) | Self::LoginExpired(_))
     }
 
+    fn of_cancelled_watch(reason: String) -> Self {
+        if reason.contains("permission denied") { Self::Denied(reason) } else { Self::Refused(reason) }
+    }
+
+    fn into_not_watched(self) -> NotWatched {
+        match self {
+            Self::Closed(_) => NotWatched::Never,
+            Self::Denied(_) => NotWatched::Denied,
+            _ => NotWatched::Failed,
+        }
+    }
+
     fn into_open_error(self) -> OpenError {
         match self {
             Self::NotConnected(error) => error,
@@ -451,5 +460,12 @@ mod tests {
         assert!(!error.is_passing() && error.to_string().contains("grant-permission"), "{error}");
         assert!(matches!(denied().into_read_error(), ReadError::Unavailable(_)));
         assert!(denied().leaves_connection_usable());
+        assert_eq!(denied().into_not_watched(), NotWatched::Denied);
+        for (reason, expected) in
+            [(&*message, NotWatched::Denied), ("etcdserver: invalid auth token", NotWatched::Failed)]
+        {
+            let cancelled = DriverError::of_cancelled_watch(format!("rpc error: {reason}"));
+            assert_eq!(cancelled.into_not_watched(), expected, "{reason}");
+        }
     }
 }

@@ -222,7 +222,10 @@ impl Connections {
             while missing > 0 {
                 let answer: WatchResponse = next(&mut answers).await?;
                 if answer.canceled {
-                    return Err(DriverError::Refused(format!("a watch: {}", answer.cancel_reason)));
+                    return Err(DriverError::of_cancelled_watch(format!(
+                        "a watch: {}",
+                        answer.cancel_reason
+                    )));
                 }
                 missing -= usize::from(answer.created);
             }
