@@ -52,6 +52,7 @@ impl LeftBehind {
             }
         }
         let pause = Timing::new(ttl).retry_pause();
+        let may_repeat = || clock.now().after(pause) < until;
         let mut may_have_released = false;
         loop {
             match storage.storage.compare_and_delete(&key, incarnation, epoch).await {
@@ -61,8 +62,8 @@ impl LeftBehind {
                 }
                 Ok(Delete::Mismatch(_)) => return Ok(false),
                 // A second release of one leadership changes nothing.
-                Err(WriteError::Unknown(_)) => may_have_released = true,
-                Err(WriteError::NotApplied(_)) if clock.now().after(pause) < until => {}
+                Err(WriteError::Unknown(_)) if may_repeat() => may_have_released = true,
+                Err(WriteError::NotApplied(_)) if may_repeat() => {}
                 Err(refusal) => return Err(refusal),
             }
             clock.sleep(pause).await;
@@ -131,7 +132,7 @@ mod tests {
     #[derive(Debug)]
     struct LossyStorage {
         storage: Arc<dyn SysVvmStorage>,
-        next: Mutex<Option<Lost>>,
+        next: Mutex<Vec<Lost>>,
     }
 
     #[async_trait]
@@ -142,7 +143,7 @@ mod tests {
 
         async fn commit(&self, at: Partition, step: Step) -> Result<StepOutcome, WriteError> {
             let is_release = matches!(step, Step::Release { .. });
-            let lost = if is_release { self.next.lock().take() } else { None };
+            let lost = if is_release { self.next.lock().pop() } else { None };
             if lost != Some(Lost::Request) {
                 let done = self.storage.commit(at, step).await;
                 if lost.is_none() {
@@ -165,18 +166,21 @@ mod tests {
             let clock = MockClock::new();
             let time: Arc<dyn Clock> = Arc::new(clock.clone());
             let database = MemDatabase::new(Arc::clone(&time));
-            let lossy = Arc::new(LossyStorage { storage: database.open(), next: Mutex::new(None) });
+            let lossy = Arc::new(LossyStorage { storage: database.open(), next: Mutex::default() });
             let own = ElectionsTtlStorage::new(Arc::clone(&lossy).into_storage());
             let storage = StorageInspector::on_storage(own, "payroll", time);
             Self { clock, lossy, storage, other: Arc::new(ElectionsTtlStorage::new(database.open())) }
         }
 
         async fn release(&self, entry: &Entry) -> bool {
+            self.release_until(entry, Instant::NEVER).await.unwrap()
+        }
+
+        async fn release_until(&self, entry: &Entry, until: Instant) -> Result<bool, WriteError> {
             let (slot, epoch, incarnation, ttl) = (key().slot, entry.epoch, entry.incarnation(), entry.ttl);
             let ticket = LeftBehind { slot, epoch, incarnation, ttl };
-            let release =
-                ticket.release(&self.storage, "its host was killed", (self.clock.now(), Instant::NEVER));
-            in_steps(&self.clock, Duration::from_millis(100), release).await.unwrap()
+            let release = ticket.release(&self.storage, "its host was killed", (self.clock.now(), until));
+            in_steps(&self.clock, Duration::from_millis(100), release).await
         }
 
         async fn slot(&self) -> Slot {
@@ -233,11 +237,24 @@ mod tests {
             let scene = Scene::new();
             let own = record(2);
             scene.other.insert_if_not_exist(&key(), Vacant::default(), &own).await.unwrap();
-            *scene.lossy.next.lock() = Some(lost);
+            scene.lossy.next.lock().push(lost);
             assert!(scene.release(&own).await);
             assert_eq!(scene.slot().await, Slot::Vacant(Vacant { last_epoch: Some(own.epoch) }));
             assert!(!scene.release(&own).await, "it was released before");
         }
+    }
+
+    #[tokio::test]
+    async fn release_without_answers_is_given_up_in_time() {
+        let scene = Scene::new();
+        let own = record(2);
+        scene.other.insert_if_not_exist(&key(), Vacant::default(), &own).await.unwrap();
+        *scene.lossy.next.lock() = vec![Lost::Request; 100];
+        let until = scene.clock.now().after(LIMIT);
+        let refused = scene.release_until(&own, until).await;
+        assert!(matches!(refused, Err(WriteError::Unknown(_))), "{refused:?}");
+        assert!(scene.clock.now() < until);
+        assert_eq!(scene.slot().await.entry(), Some(&own));
     }
 
     const NOW: Instant = Instant::from_nanos(100_000_000_000);
