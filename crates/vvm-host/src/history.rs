@@ -6,7 +6,7 @@
 
 use ielections::{
     Document, DocumentId, DocumentStorage, DocumentWrite, Documents, Epoch, Fence, Incarnation, OnlyIf,
-    ReadError, Standing, Ttl,
+    ReadError, Standing, Ttl, env::caught,
 };
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -133,7 +133,8 @@ impl HistoryWriter {
         let Some(documents) = &self.documents else { return true };
         let Ok(id) = DocumentId::new(ID) else { return true };
         // Only for people: without it, the history is as good as before.
-        let late = async { Ok(self.storage.late_end(&self.key).await.unwrap_or_default()) };
+        let late = caught(self.storage.late_end(&self.key));
+        let late = async { Ok(late.await.ok().and_then(Result::ok).flatten()) };
         // After a loss the first fails at once. The work has stopped, and no other read may delay the release.
         let known = match tokio::try_join!(documents.get(&id), late) {
             Ok((document, late)) => {

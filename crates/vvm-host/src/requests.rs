@@ -3,7 +3,7 @@
 //! wake-up or a hint makes either look at once. [`may_work`] keeps work from starting in a pause.
 
 use crate::host_storage::HostStorage;
-use ielections::{Holder, Terms, Timing, WriteError};
+use ielections::{Holder, Terms, Timing, WriteError, env::caught};
 use std::future::pending;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -54,13 +54,14 @@ pub(crate) async fn may_work(storage: &HostStorage) -> Result<(), StopDemand> {
     loop {
         let pause = tokio::select! {
             biased;
-            pause = storage.storage.standing_pause(&storage.cluster) => pause,
+            pause = caught(storage.storage.standing_pause(&storage.cluster)) => pause,
             () = clock.sleep_until(give_up_at) => return Err(StopDemand::PauseUnseen(cause)),
         };
         match pause {
-            Ok(None) => return Ok(()),
-            Ok(Some(pause)) => return Err(StopDemand::Paused(pause)),
-            Err(error) => cause = error.to_string(),
+            Ok(Ok(None)) => return Ok(()),
+            Ok(Ok(Some(pause))) => return Err(StopDemand::Paused(pause)),
+            Ok(Err(error)) => cause = error.to_string(),
+            Err(panic) => cause = panic.to_string(),
         }
         if clock.now() >= give_up_at {
             return Err(StopDemand::PauseUnseen(cause));

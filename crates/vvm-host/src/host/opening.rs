@@ -6,8 +6,8 @@ use crate::{
     host_storage::HostStorage,
     status::{Call, HostStatus},
 };
-use ielections::{AcquireError, Entry, Holder, Slot, Timing, Ttl, TtlStorage as _, WriteError};
-use std::{fmt, pin::Pin, sync::Arc, time::Duration};
+use ielections::{AcquireError, Entry, Holder, Slot, Timing, Ttl, TtlStorage as _, WriteError, env::caught};
+use std::{fmt, io, pin::Pin, sync::Arc, time::Duration};
 use vvm_clock::{Clock, Instant};
 use vvm_orch::AcquireTimeout;
 use vvm_storage::{ElectionKey, ElectionsTtlStorage, OpenedStorage, SettleError, SlotNumber, SysVvmStorage};
@@ -78,14 +78,15 @@ async fn retry<'a, T>(
     loop {
         let outcome = tokio::select! {
             biased;
-            outcome = attempt() => outcome,
+            outcome = caught(attempt()) => outcome,
             () = clock.sleep_until(limit) => {
                 return Err(HostError::StorageTimedOut(last.map(Box::new)));
             }
         };
         let error = match outcome {
-            Err(error) if error.is_passing() => error,
-            outcome => {
+            Err(panic) => HostError::System(io::Error::other(panic.to_string())),
+            Ok(Err(error)) if error.is_passing() => error,
+            Ok(outcome) => {
                 if outcome.is_ok() {
                     status.storage_answered(Call::Read);
                 }
@@ -209,7 +210,10 @@ mod tests {
     use super::*;
     use crate::status::tests::{host_storage, in_steps, record, status};
     use ielections::Vacant;
-    use std::time::Duration;
+    use std::{
+        sync::atomic::{AtomicU32, Ordering},
+        time::Duration,
+    };
     use testing_time::MockClock;
     use vvm_storage::{Provenance, mem::MemDatabase, testing::FaultyStorage};
 
@@ -247,6 +251,26 @@ mod tests {
         let opened = in_steps(&mock, Duration::from_millis(500), opened).await;
         assert!(matches!(opened, Err(HostError::StorageTimedOut(_))), "{opened:?}");
         assert_eq!(mock.now().since(began), Duration::from_secs(6));
+    }
+
+    #[tokio::test]
+    async fn opening_that_panics_is_repeated() {
+        let mock = MockClock::new();
+        let clock: Arc<dyn Clock> = Arc::new(mock.clone());
+        let settings = HostSettings::new("mem:", "payroll");
+        let attempts = AtomicU32::new(0);
+        let panics_once = || {
+            let attempt = attempts.fetch_add(1, Ordering::Relaxed);
+            Box::pin(async move {
+                assert_ne!(attempt, 0, "no thread for the look-up of a name");
+                Ok(())
+            }) as Pin<Box<_>>
+        };
+        let status = status("payroll", "here", &clock);
+        let opened = retry(panics_once, &settings, &clock, &status, Instant::NEVER);
+        let opened = in_steps(&mock, RETRY_PAUSE, opened).await;
+        assert!(opened.is_ok(), "{opened:?}");
+        assert_eq!(attempts.into_inner(), 2);
     }
 
     #[tokio::test]

@@ -5,18 +5,19 @@ use crate::{
     metrics::{HOST, Samples},
     timeline::BarKind,
 };
+use async_trait::async_trait;
 use ielections::{
-    Candidacy, Elections, Entry, Epoch, Holder, Incarnation, Leadership, Terms, Ttl, TtlStorage as _, Vacant,
-    Version,
+    Candidacy, Document, DocumentId, Elections, Entry, Epoch, Holder, Incarnation, Leadership, ReadError,
+    Terms, Ttl, TtlStorage as _, Vacant, Version,
     testing::{env, in_mock_time},
 };
 use std::num::NonZeroU32;
 use testing_time::MockClock;
 use tokio_util::sync::CancellationToken;
 use vvm_storage::{
-    ElectionsTtlStorage, SlotNumber,
+    ElectionsTtlStorage, Partition, SlotNumber, SysVvmStorage,
     mem::MemDatabase,
-    testing::{Fault, FaultyStorage, Layer as _},
+    testing::{Fault, FaultyStorage, Layer},
 };
 
 const TTL: Ttl = Ttl::DEFAULT;
@@ -50,6 +51,53 @@ pub(crate) async fn in_steps<T>(clock: &MockClock, step: Duration, task: impl Fu
             done = &mut task => return done,
             () = tokio::task::yield_now() => clock.advance(step),
         }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct PanicsOnce {
+    storage: Arc<dyn SysVvmStorage>,
+    next: Mutex<Option<&'static str>>,
+}
+
+impl PanicsOnce {
+    pub(crate) fn over(storage: Arc<dyn SysVvmStorage>) -> Self {
+        Self { storage, next: Mutex::default() }
+    }
+
+    pub(crate) fn at_next(&self, call: &'static str) {
+        *self.next.lock() = Some(call);
+    }
+
+    pub(crate) fn will_panic(&self) -> bool {
+        self.next.lock().is_some()
+    }
+
+    fn called(&self, call: &str) {
+        let panics = self.next.lock().take_if(|next| *next == call);
+        assert_eq!(panics, None, "no thread for the look-up of a name");
+    }
+}
+
+#[async_trait]
+impl Layer for PanicsOnce {
+    fn beneath(&self) -> &dyn SysVvmStorage {
+        &*self.storage
+    }
+
+    async fn read(&self, at: Partition) -> Result<Slot, ReadError> {
+        self.called("read");
+        self.storage.read(at).await
+    }
+
+    async fn peek_some(&self, at: &[Partition], seen: &mut [Option<Slot>]) -> Result<(), ReadError> {
+        self.called("peek_some");
+        self.storage.peek_some(at, seen).await
+    }
+
+    async fn document(&self, at: &Partition, id: &DocumentId) -> Result<Option<Document>, ReadError> {
+        self.called("document");
+        self.storage.document(at, id).await
     }
 }
 

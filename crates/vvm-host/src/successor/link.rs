@@ -13,6 +13,7 @@ use super::{
 use enforcers::in_force;
 use ielections::{
     DocumentStorage as _, Documents, Entry, Env, Standing, Ttl,
+    env::caught,
     successor::{Datagram, FromStandby, PeerInbox, PeerLink, PeerMessage, SupportPeriod, Withdrawal},
 };
 use parking_lot::Mutex;
@@ -282,7 +283,7 @@ impl UdpPeerLink {
             let Some(id) = document::id() else { return pending().await };
             let document = tokio::select! {
                 biased;
-                document = storage.document(&slot, &id) => document.ok().flatten(),
+                document = caught(storage.document(&slot, &id)) => document.ok().and_then(Result::ok).flatten(),
                 () = self.clock.sleep(self.period.get() / 2) => None,
             };
             let found = document.and_then(|document| self.leader_in(&document, &entry));

@@ -5,19 +5,15 @@ use crate::successor::SuccessorSettings;
 use crate::{
     history,
     left_behind::OnClaim,
-    status::tests::{Scene, host_storage, in_steps, key, record},
+    status::tests::{PanicsOnce, Scene, host_storage, in_steps, key, record},
 };
 use ielections::{
-    Epoch, ReadError, Slot, TtlStorage as _, Vacant, Version,
+    Epoch, Slot, TtlStorage as _, Vacant, Version,
     successor::{PeerInbox, PeerLink as _, PeerMessage, SupportPeriod},
     testing::env,
 };
 use parking_lot::Mutex;
-use std::{
-    future::pending,
-    sync::atomic::{AtomicBool, Ordering},
-    time::Duration,
-};
+use std::{future::pending, time::Duration};
 use vvm_clock::{Clock as _, Instant};
 use vvm_orch::service_fn;
 use vvm_storage::{
@@ -343,34 +339,16 @@ async fn standby_accepts_a_step_down_although_its_first_write_failed() {
     .await;
 }
 
-#[derive(Debug)]
-struct PanicsOnce {
-    storage: Arc<dyn SysVvmStorage>,
-    is_next: AtomicBool,
-}
-
-#[async_trait]
-impl Layer for PanicsOnce {
-    fn beneath(&self) -> &dyn SysVvmStorage {
-        &*self.storage
-    }
-
-    async fn peek_some(&self, at: &[Partition], seen: &mut [Option<Slot>]) -> Result<(), ReadError> {
-        assert!(!self.is_next.swap(false, Ordering::SeqCst), "no thread for the look-up of a name");
-        self.storage.peek_some(at, seen).await
-    }
-}
-
 #[tokio::test]
 async fn leader_heeds_a_pause_after_a_look_that_panicked() {
     let mut scene = Scene::of("here");
     let storage = Arc::clone(&scene.faulty).into_storage();
-    let panics = Arc::new(PanicsOnce { storage, is_next: AtomicBool::new(false) });
+    let panics = Arc::new(PanicsOnce::over(storage));
     scene.faulty = FaultyStorage::over(Arc::clone(&panics).into_storage());
     let test = async |scene: &Scene| {
         scene.becomes("leading").await;
-        panics.is_next.store(true, Ordering::SeqCst);
-        while panics.is_next.load(Ordering::SeqCst) {
+        panics.at_next("peek_some");
+        while panics.will_panic() {
             scene.clock.sleep(Duration::from_millis(50)).await;
         }
         let ask = Ask { incarnation: Incarnation::from_bytes([3; 16]), since_unix_epoch: Duration::ZERO };
@@ -378,6 +356,25 @@ async fn leader_heeds_a_pause_after_a_look_that_panicked() {
         scene.becomes("stopping").await;
     };
     scene.run_host(None, None, test).await;
+}
+
+#[tokio::test]
+async fn work_starts_and_its_end_is_recorded_although_a_read_before_each_panics() {
+    let mut scene = Scene::of("here");
+    let (storage, other) = (Arc::clone(&scene.faulty).into_storage(), scene.other.clone());
+    let panics = Arc::new(PanicsOnce::over(storage));
+    scene.faulty = FaultyStorage::over(Arc::clone(&panics).into_storage());
+    panics.at_next("read");
+    let test = async |scene: &Scene| {
+        scene.clock.sleep(ONE_LOOK).await;
+        assert_eq!(scene.status.role().word(), "leading");
+        assert!(!panics.will_panic());
+        panics.at_next("read");
+    };
+    scene.run_host(None, None, test).await;
+    assert!(!panics.will_panic());
+    let history = history::read(&other, &key()).await.unwrap();
+    assert_eq!(history[0].end.as_deref(), Some("stop requested"));
 }
 
 #[derive(Debug)]

@@ -3,7 +3,7 @@ use super::{
     *,
 };
 use crate::{
-    status::tests::key,
+    status::tests::{PanicsOnce, in_steps, key},
     successor::{ProbeOutcome, probe_leader},
 };
 use ielections::{
@@ -15,7 +15,7 @@ use std::net::Ipv4Addr;
 use testing_time::MockClock;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use vvm_storage::mem::MemDatabase;
+use vvm_storage::{mem::MemDatabase, testing::Layer as _};
 
 struct Peer {
     link: Arc<UdpPeerLink>,
@@ -87,9 +87,15 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
+        Self::with_panics().0
+    }
+
+    fn with_panics() -> (Self, Arc<PanicsOnce>) {
         let clock = MockClock::starting_at(Instant::from_nanos(1_000_000_000));
         let database = MemDatabase::new(Arc::new(clock.clone()));
-        Self { storage: Arc::new(ElectionsTtlStorage::new(database.open())), clock }
+        let panics = Arc::new(PanicsOnce::over(database.open()));
+        let storage = Arc::new(ElectionsTtlStorage::new(Arc::clone(&panics).into_storage()));
+        (Self { clock, storage }, panics)
     }
 
     async fn leadership(&self) -> Leadership {
@@ -269,6 +275,28 @@ async fn document_of_another_leadership_is_read_again_until_it_is_replaced() {
     standby.nothing_more();
     scene.clock.advance(DOCUMENT_PAUSE);
     assert!(matches!(standby.next().await, PeerMessage::Found(found) if found == renewed));
+}
+
+#[tokio::test]
+async fn read_of_the_document_that_panics_is_repeated() {
+    let (scene, panics) = Scene::with_panics();
+    let leader = Peer::new(&scene, Vec::new());
+    let leadership = scene.leadership().await;
+    leader.link.publish(leadership.standing(), &leadership.standing().documents().unwrap()).await;
+    let (link, entry) = (bind(&loopback(), &scene.clock).unwrap(), scene.entry().await);
+    let (deliver, mut delivered) = mpsc::unbounded_channel();
+    link.connect(PeerInbox::new(move |message| drop(deliver.send(message))));
+    link.find_leader(&key(), &entry);
+    panics.at_next("document");
+    let found = async {
+        tokio::select! {
+            never = link.serve(&scene.storage, &[]) => match never {},
+            found = delivered.recv() => found,
+        }
+    };
+    let found = in_steps(&scene.clock, DOCUMENT_PAUSE, found).await;
+    assert!(matches!(found, Some(PeerMessage::Found(found)) if found == entry));
+    assert!(!panics.will_panic());
 }
 
 #[tokio::test]
