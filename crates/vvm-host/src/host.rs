@@ -136,7 +136,8 @@ impl Host {
                 let period = successor.checked(settings.slots, &settings.storage, settings.ttl)?;
                 let key = ElectionKey { cluster: settings.cluster(), slot: SlotNumber::FIRST };
                 let link = Arc::new(UdpPeerLink::bind(successor, period, &key, &env)?);
-                Some(Arc::clone(status.successor.get_or_init(|| link)))
+                status.shows_link(&link);
+                Some(link)
             }
             None => None,
         };

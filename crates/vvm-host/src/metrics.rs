@@ -103,7 +103,7 @@ pub(crate) static HOST: [Metric<HostStatus>; 21] = [
         name: "vvm_successor_named",
         help: "1 while a successor would take over seconds after the loss of this leader's machine.",
         samples: Gauge(|status, each| {
-            if let Some(link) = status.successor.get() {
+            if let Some(link) = status.link() {
                 of_leadership(status, each, |_| u64::from(link.successor().is_some()));
             }
         }),
@@ -112,7 +112,7 @@ pub(crate) static HOST: [Metric<HostStatus>; 21] = [
         name: "vvm_successor_datagrams",
         help: "Datagrams to and from successors and their leaders, by what became of them.",
         samples: Counter(|status, each| {
-            for (fate, count) in status.successor.get().iter().flat_map(|link| link.fates()) {
+            for (fate, count) in status.link().iter().flat_map(|link| link.fates()) {
                 each(&[("fate", fate.word())], count);
             }
         }),

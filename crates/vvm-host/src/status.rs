@@ -33,7 +33,7 @@ use std::{
     collections::VecDeque,
     fmt,
     sync::{
-        Arc, OnceLock,
+        Arc, OnceLock, Weak,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -43,7 +43,7 @@ use tokio::sync::watch;
 use vvm_clock::{Clock, Instant};
 use vvm_storage::{ElectionKey, LateEnd, SlotNumber};
 
-/// The status of a host. Reading and writing never wait.
+/// The status of a host, which it may outlive: it keeps no socket. Reading and writing never wait.
 pub struct HostStatus {
     pub(crate) candidate: Candidate,
     pub(crate) clock: Arc<dyn Clock>,
@@ -61,7 +61,7 @@ pub struct HostStatus {
     /// The last changes, the newest first, for the page.
     changes: Mutex<VecDeque<(Instant, String)>>,
     recent: Mutex<Recent>,
-    pub(crate) successor: OnceLock<Arc<UdpPeerLink>>,
+    successor: OnceLock<Weak<UdpPeerLink>>,
     #[cfg(feature = "opentelemetry")]
     pub(crate) reporter: OnceLock<Reporter>,
 }
@@ -89,6 +89,14 @@ impl HostStatus {
             #[cfg(feature = "opentelemetry")]
             reporter: OnceLock::new(),
         }
+    }
+
+    pub(crate) fn shows_link(&self, link: &Arc<UdpPeerLink>) {
+        self.successor.get_or_init(|| Arc::downgrade(link));
+    }
+
+    pub(crate) fn link(&self) -> Option<Arc<UdpPeerLink>> {
+        self.successor.get()?.upgrade()
     }
 
     pub(crate) fn storage_opened(&self, location: Option<String>) {

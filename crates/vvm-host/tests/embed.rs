@@ -8,6 +8,7 @@
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
     io::{BufRead as _, BufReader},
+    net::UdpSocket,
     os::unix::process::ExitStatusExt as _,
     path::Path,
     process::{Command, Stdio},
@@ -16,9 +17,11 @@ use std::{
 };
 use tempfile::TempDir;
 use tokio::sync::{mpsc, watch};
+use vvm_clock::SystemClock;
 use vvm_host::{
-    Host, HostError, HostOutcome, HostSettings, LocalDir, NotReady,
+    Host, HostError, HostOutcome, HostSettings, LocalDir, NotReady, SuccessorSettings,
     storage::sqlite::{OpenOptions, SqliteStorage},
+    testing::MemDatabase,
 };
 use vvm_orch::{AcquireTimeout, BoxError, Problem, Service, ServiceContext, Work, service_fn};
 
@@ -53,6 +56,21 @@ async fn stopped_host_releases_the_record() {
     assert_eq!(std::fs::read_dir(open).unwrap().count(), 0, "a socket of wake-ups");
     let next = next.run(|| vec![service_fn("work", async |_| Ok(()))]).await;
     assert_eq!(next.exit_status(), 0, "{next}");
+}
+
+#[tokio::test]
+async fn address_for_successors_is_free_after_the_host() {
+    let free = UdpSocket::bind("127.0.0.77:0").unwrap().local_addr().unwrap();
+    let mut settings = HostSettings::new("opened by this program", "payroll");
+    settings.successor = Some(SuccessorSettings::new(free));
+    let mut shown = Vec::new();
+    for _ in 0..2 {
+        let database = MemDatabase::new(Arc::new(SystemClock::start().unwrap()));
+        let host = Host::open_on(settings.clone(), database.open()).await.unwrap();
+        shown.push(host.status());
+        let ended = host.run(|| vec![service_fn("work", async |_| Ok(()))]).await;
+        assert_eq!(ended.exit_status(), 0, "{ended}");
+    }
 }
 
 fn reporting(

@@ -176,7 +176,7 @@ fn every_metric_has_the_name_labels_and_value_that_prometheus_reads() {
         assert!(!compare().keys().any(|series| series.starts_with("vvm_epoch")), "it does not lead");
         // Without these, three metrics have no sample.
         host.status().exited(3);
-        host.status().successor.get_or_init(|| link);
+        host.status().shows_link(&link);
         let stop = host.stop();
         let ended = host.run(|| {
             let (services, waiting, stop) = (services.clone(), waiting.clone(), stop.clone());

@@ -48,7 +48,7 @@ impl HostStatus {
             "changes": changes,
             "losses": losses.map(|(reason, count)| (reason.into(), count.into())).collect::<Map<_, _>>(),
         });
-        if let Some(link) = self.successor.get() {
+        if let Some(link) = self.link() {
             let ms_ago = |at: Instant| millis(at.until(now));
             // `null` while none is named.
             shown["successor"] = link.successor().map_or(Value::Null, |named| {
