@@ -46,8 +46,8 @@ impl<S: Service> Roster<S> {
         let took = clock.now().since(began);
         let outcome: Result<(), Failure> = match outcome {
             Ok(()) => Ok(()),
-            Err(EarlyEnd::TermOver) => return,
-            Err(EarlyEnd::Failed(error)) => Err(Arc::new(error)),
+            Err(EarlyEnd::Failed(error)) if !term.is_over() => Err(Arc::new(error)),
+            Err(EarlyEnd::Failed(_) | EarlyEnd::TermOver) => return,
         };
         if took >= SLOW_REBUILD {
             tracing::warn!(service = S::NAME, ?took, "rebuilding the service was slow");

@@ -1,15 +1,19 @@
 //! Each document becomes an instance or is quarantined. If documents can't be read, the service fails for the term.
 
-use crate::rig::{Probe, Process, Steps, release, run};
+use crate::rig::{Probe, Process, Steps, depose, release, run};
 use ielections::testing::mock::{
     Fault::{Fatal, Hang, NotApplied},
     Verb::ScanDocuments,
 };
 use primary_only::{
-    BoxError, GetOrCreateError, Outcome, RegistryBuilder, RegistryConfig, RunContext, SchemaVersion, Service,
-    ServiceState, Task, Unavailable,
+    BoxError, GetOrCreateError, LeadError, Outcome, RegistryBuilder, RegistryConfig, RunContext,
+    SchemaVersion, Service, ServiceHandle, ServiceState, Task, Unavailable,
 };
-use std::sync::{Arc, Mutex};
+use std::{
+    pin::pin,
+    sync::{Arc, Mutex},
+    task::{Context, Wake, Waker},
+};
 
 #[test]
 fn recreate_instance_on_step_up() {
@@ -113,6 +117,40 @@ fn recreate_instances_fails() {
         let term = process.lead().await;
         assert!(process.service.get_or_create("x".into(), Steps::new()).await.unwrap().created);
         term.end().await.unwrap();
+    });
+}
+
+struct Look(ServiceHandle<Probe>, Mutex<Vec<ServiceState>>);
+
+impl Wake for Look {
+    fn wake(self: Arc<Self>) {
+        self.1.lock().unwrap().push(self.0.status().state);
+    }
+}
+
+#[test]
+fn rebuild_that_ends_by_a_loss_has_not_failed() {
+    run(async |cluster| {
+        let process = cluster.process("a");
+        let go = process.probe.go.clone();
+        process.probe.prepare_by(move |_| {
+            let go = go.clone();
+            async move {
+                go.wait("read").await;
+                Ok(())
+            }
+        });
+        let mut term = process.lead().await;
+        let look = Arc::new(Look(process.service.clone(), Mutex::default()));
+        let waker = Waker::from(Arc::clone(&look));
+        let mut caller = pin!(process.service.get_all());
+        assert!(caller.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        depose(&cluster).await;
+        process.probe.go.give("read");
+        assert!(matches!((&mut term.led).await.unwrap(), Err(LeadError::Deposed(_))));
+        assert!(matches!(caller.await, Err(Unavailable::NotLeader)));
+        let seen = look.1.lock().unwrap();
+        assert!(matches!(seen[..], [ServiceState::NotLeading]), "another thread would have seen {seen:?}");
     });
 }
 
