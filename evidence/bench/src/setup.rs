@@ -137,7 +137,6 @@ pub(crate) enum Server {
     Scylla,
 }
 
-/// A server that runs. It ends when this is dropped.
 pub(crate) struct Started {
     pub(crate) server: Box<dyn Any>,
     pub(crate) addresses: Vec<SocketAddr>,

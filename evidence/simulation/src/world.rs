@@ -101,7 +101,6 @@ pub(crate) enum Signal {
 
 struct Alive {
     clock: SimClock,
-    /// The deadline of its deadman, on its own clock.
     deadline: Option<Instant>,
     work: BTreeMap<Incarnation, Work>,
     /// For each leadership, when the latest applied write was sent, on its own clock. The deadline counts from it.

@@ -72,7 +72,6 @@ fn paid(output: &mut Lines) -> i64 {
     output.wait_for(PAID).rsplit_once(' ').unwrap().1.parse().unwrap()
 }
 
-/// A process, killed at the end of the test.
 struct Process {
     child: Child,
     stdout: Lines,

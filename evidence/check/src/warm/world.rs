@@ -110,7 +110,6 @@ pub(crate) struct World {
     /// The leadership that is not over, its kill deadline, and until when its claim is fresh.
     led: Option<(Epoch, Instant, Instant)>,
     epochs: u64,
-    /// How many leaderships this tree had.
     led_before: u8,
     /// Whether `lead` was sent under it.
     has_led: bool,

@@ -20,7 +20,6 @@ reported! {
         Silent = "messages held back",
         StopOne = "one server stopped",
         StopMost = "no quorum",
-        /// A server is killed, and started again.
         KillOne = "one server killed",
         /// A server is killed for good, and a standby that has all of its writes is promoted.
         FailOver = "fail-over, complete",
