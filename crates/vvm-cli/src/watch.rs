@@ -186,7 +186,7 @@ struct SlotProgress {
 
 impl Slots {
     /// Adds a look that was answered at `now`, and returns the changes that it shows. A failed look is a change. Fails if
-    /// the storage refuses for good before any look succeeded.
+    /// the storage refuses for good before any look succeeded, or was replaced: this handle may never see the new one.
     fn changes(
         &mut self,
         found: Result<SlotList, ReadError>,
@@ -194,9 +194,8 @@ impl Slots {
     ) -> Result<Vec<WatchEvent>, InspectError> {
         let found = match found {
             Ok(found) => found,
-            Err(cause @ (ReadError::Fatal(_) | ReadError::Replaced(_))) if !self.answered => {
-                return Err(InspectError::Read(cause));
-            }
+            Err(cause @ ReadError::Replaced(_)) => return Err(InspectError::Read(cause)),
+            Err(cause @ ReadError::Fatal(_)) if !self.answered => return Err(InspectError::Read(cause)),
             Err(cause) => {
                 let says = format!("can't be read: {cause}; trying again");
                 let change =
@@ -433,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn failure_is_shown_once_and_a_refusal_of_the_first_look_is_an_error() {
+    fn failure_is_shown_once_and_a_refusal_of_the_first_look_or_a_replacement_is_an_error() {
         let looks = [(0, Ok(free(3))), (1, unavailable()), (2, unavailable()), (3, Ok(free(3)))];
         let expected = [
             "slot 1: free, last epoch 3",
@@ -441,9 +440,14 @@ mod tests {
             "can be read again",
         ];
         assert_eq!(shown(looks), expected);
-        let refused = Err(ReadError::Fatal("no such table".into()));
-        let looked = Slots::default().changes(refused, Instant::ORIGIN);
-        assert!(matches!(looked, Err(InspectError::Read(_))));
+        let refused = || ReadError::Fatal("no such table".into());
+        let looked = Slots::default().changes(Err(refused()), Instant::ORIGIN);
+        assert!(matches!(looked, Err(InspectError::Read(ReadError::Fatal(_)))));
+        let mut slots = Slots::default();
+        seen(&mut slots, 0, Ok(found(free(3))));
+        assert_eq!(seen(&mut slots, 1, Err(refused())).len(), 1);
+        let looked = slots.changes(Err(ReadError::Replaced("another file".into())), Instant::ORIGIN);
+        assert!(matches!(looked, Err(InspectError::Read(ReadError::Replaced(_)))), "{looked:?}");
     }
 
     #[test]
