@@ -80,8 +80,7 @@ enum Progress {
     Lost,
 }
 
-/// Reads the slot first: if the request led to the end of the leadership, a later read of the request shows
-/// that it has begun.
+/// Reads the slot first: if the request led to the end of the leadership, a later read shows that it has begun.
 async fn progress(
     storage: &ElectionsTtlStorage,
     key: &ElectionKey,
@@ -195,6 +194,11 @@ impl<'a> StepDownWait<'a> {
                     let leader = &self.leader.holder;
                     return Err(refused(format!("{leader} lost the slot before it began to step down")));
                 }
+                // The leader withdrew it after its lifetime, or a withdrawal had no answer.
+                Some(Progress::Stands(found)) if found.stage == Stage::Withdrawn => {
+                    self.remove(request).await;
+                    return Err(self.withdrawn(stands.stage).await);
+                }
                 Some(Progress::Stands(found)) => {
                     if found.stage > stands.stage {
                         deadline = within(answer_limit(self.leader.ttl));
@@ -203,17 +207,12 @@ impl<'a> StepDownWait<'a> {
                 }
                 None => {}
             }
-            let interrupted = self.is_interrupted();
-            if interrupted || clock.now() >= deadline {
-                if !self.withdraw(&stands).await? {
-                    // The leader was faster, or the outcome is unknown: the next look shows it.
-                    deadline = clock.now().after(ANSWER_TIMEOUT);
-                } else if interrupted {
-                    let leader = &self.leader.holder;
-                    return Err(refused(format!("withdrawn, so nothing was changed: {leader} leads on")));
-                } else {
-                    return Err(self.unanswered(stands.stage).await);
+            if self.is_interrupted() || clock.now() >= deadline {
+                if self.withdraw(&stands).await? {
+                    return Err(self.withdrawn(stands.stage).await);
                 }
+                // The leader was faster, or the outcome is unknown: the next look shows it.
+                deadline = clock.now().after(ANSWER_TIMEOUT);
             }
             clock.sleep(INTERVAL).await;
         }
@@ -233,6 +232,14 @@ impl<'a> StepDownWait<'a> {
                 Err(InspectionError::new(exit::UNFINISHED, why))
             }
         }
+    }
+
+    async fn withdrawn(&self, stage: Stage) -> InspectionError {
+        if self.interrupted {
+            let leader = &self.leader.holder;
+            return refused(format!("withdrawn, so nothing was changed: {leader} leads on"));
+        }
+        self.unanswered(stage).await
     }
 
     async fn unanswered(&self, stage: Stage) -> InspectionError {
@@ -513,6 +520,44 @@ mod tests {
             biased;
             (begun, ()) = async { tokio::join!(requested.until_begun(&request), answering) } => begun.unwrap(),
             () = time_passes => {}
+        }
+    }
+
+    #[tokio::test]
+    async fn request_that_is_found_withdrawn_ends_as_one_that_nobody_has_answered() {
+        for (by_leader, interrupted) in [(true, false), (false, false), (false, true)] {
+            let clock = MockClock::new();
+            let time: Arc<dyn Clock> = Arc::new(clock.clone());
+            let beneath = MemDatabase::new(Arc::clone(&time)).open();
+            let storage = ElectionsTtlStorage::new(Arc::clone(&beneath) as _);
+            let key = ElectionKey { cluster: ClusterName::from("a"), slot: SlotNumber::FIRST };
+            let leader = record("former", 1, 1);
+            storage.insert_if_not_exist(&key, Default::default(), &leader).await.unwrap();
+            let asked = storage.ask_step_down(&key, leader.epoch, None, Ttl::DEFAULT, new_ask()).await;
+            let Ok(StageChange::Done(request)) = asked else { panic!("{asked:?}") };
+            if by_leader {
+                storage.advance_step_down(&key.cluster, &request, Stage::Withdrawn).await.unwrap();
+            }
+            let storage = ElectionsTtlStorage::new(Arc::new(Unanswered(beneath, true)).into_storage());
+            let inspector = StorageInspector::on_storage(storage, "a", time);
+            let args: StepDownArgs = parsed(&["--storage", "sqlite:x.db", "--name", "a"]);
+            let signals = Signals::of_children().unwrap();
+            let mut wait = StepDownWait::new(&inspector, &args, (key, leader), signals);
+            wait.interrupted = interrupted;
+            let time_passes = async {
+                loop {
+                    tokio::task::yield_now().await;
+                    clock.advance(INTERVAL);
+                }
+            };
+            let refusal = tokio::select! {
+                biased;
+                refused = wait.until_begun(&request) => refused.unwrap_err(),
+                () = time_passes => unreachable!(),
+            };
+            let said = if interrupted { "withdrawn, so nothing was changed" } else { "no standby answered" };
+            assert!(refusal.to_string().starts_with(said), "{by_leader}: {refusal}");
+            assert!(matches!(refusal, InspectionError::Status(exit::NOT_ACQUIRED, _)));
         }
     }
 
