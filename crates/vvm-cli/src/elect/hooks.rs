@@ -372,13 +372,13 @@ enum HookOrder {
     End,
 }
 
-/// Hands the deadline to the thread, which runs the on-loss hook and ends the process, and to the demoter. The system's
-/// trigger would end the process without the hook. A thread with a runtime of its own, because the host's may hang.
+/// Hands the deadline to the thread, which runs the on-loss hook and ends the process, and then to the demoter, whose
+/// report may hang. The system's trigger would run no hook. A thread with its own runtime: the host's may hang, too.
 impl Trigger for Hooks {
     fn set_earliest(&self, earliest: Option<(Instant, &Subject)>) -> io::Result<()> {
         let earliest = earliest.map(|(at, _)| at);
-        self.demoter.report(ToDemoter::Deadline(earliest));
         self.deadline.send_replace(earliest);
+        self.demoter.report(ToDemoter::Deadline(earliest));
         Ok(())
     }
 
@@ -390,6 +390,34 @@ impl Trigger for Hooks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::elect::demoter::tests::while_reports_wait;
+
+    #[test]
+    fn hooks_know_a_deadline_while_its_report_to_the_demoter_hangs() {
+        while_reports_wait(|demoter| {
+            let hooks = Hooks {
+                orders: mpsc::unbounded_channel().0,
+                deadline: watch::Sender::new(None),
+                demoter: Arc::clone(demoter),
+            };
+            let mut deadline = hooks.deadline.subscribe();
+            let subject = Subject { key: "payroll".into(), holder: "here".into(), epoch: 1 };
+            let set = move || hooks.set_earliest(Some((Instant::ORIGIN, &subject)));
+            let setting = thread::Builder::new().spawn(set).unwrap();
+            let known = runtime::start().unwrap().block_on(async {
+                let clock = SystemClock::start().unwrap();
+                tokio::select! {
+                    known = deadline.wait_for(Option::is_some) => known.is_ok(),
+                    () = clock.sleep(harness::HANG_LIMIT) => false,
+                }
+            });
+            assert!(known);
+            setting
+        })
+        .join()
+        .unwrap()
+        .unwrap();
+    }
 
     #[test]
     fn hook_that_cannot_fork_names_the_limit() {
