@@ -93,8 +93,7 @@ pub enum Effect {
 /// How much of the reason of an app is shown, in characters: lines and the history stay short.
 const LONGEST_REASON: usize = 500;
 
-/// An app may stop so much before `stop_by`: Node reads its clock in steps of 10 ms, and times are sent in whole
-/// milliseconds.
+/// An app may stop so much before `stop_by`: Node reads its clock in steps of 10 ms, and times are sent in whole ms.
 const CLOCKS_DIFFER: Duration = Duration::from_millis(50);
 
 /// Why the leadership of an app ends.
@@ -303,7 +302,9 @@ impl Machine {
                 // A loss brings the deadline forward, and follows.
                 let is_renewed = self.times.is_none_or(|before| before.kill_at < times.kill_at);
                 self.times = Some(times);
-                if let WarmPhase::Expired { by, .. } = self.phase
+                if let WarmPhase::Stopping { until, .. } = &mut self.phase {
+                    *until = times.kill_at.before(self.limits.least_to_stop).min(*until);
+                } else if let WarmPhase::Expired { by, .. } = self.phase
                     && is_renewed
                 {
                     self.stopped_unasked(by, &mut effects);

@@ -208,6 +208,11 @@ fn stop_after_a_loss_leaves_time_for_term_before_the_deadline() {
         ToApp::Stop { epoch: decimal(7), reason: Reason::Lost, stop_by: at(2).into(), kill_at: at(3).into() };
     assert!(scene.on(AppEvent::Stop(Reason::Lost)).contains(&Effect::Send(1, stop)));
     assert_eq!(scene.0.due(), at(2));
+    let mut asked_before = Scene::stopping(&[1]);
+    for (kill_at, due) in [(20, 8), (3, 2)] {
+        asked_before.on(AppEvent::Moved(times(kill_at)));
+        assert_eq!(asked_before.0.due(), at(due));
+    }
 }
 
 #[test]
