@@ -1,8 +1,7 @@
 //! The worker of the demo, and its log: a line every 20 ms while it works. [`WorkPeriod`]: when it worked, by
 //! that log.
 //!
-//! A line has a fixed width that divides a page: the kernel copies it whole or not at all, even if its writer
-//! is killed.
+//! A line has a fixed width that divides a page: the kernel copies it whole or not at all, even if its writer dies.
 
 use super::DemoWorkerArgs;
 use crate::{

@@ -24,7 +24,11 @@ use std::{
         unix::process::CommandExt as _,
     },
     process::{Child, Command, ExitCode, Stdio},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        mpsc::{self, RecvTimeoutError},
+    },
+    thread,
     time::Duration,
 };
 use vvm_clock::{Instant, SystemClock};
@@ -303,13 +307,17 @@ impl Demotion {
             return;
         }
         let Some((_, until)) = end.release_window(SystemClock::read(), ttl, Duration::ZERO) else { return };
-        // A storage may hang in the kernel.
         if let Err(cause) = KernelTimer::new().and_then(|timer| timer.set(Some(until))) {
             say!("{name}: the record is not released and expires by its TTL: {cause}");
             return;
         }
         let how = "released by the demoter after the death of vvm elect";
-        release::release(candidate, (claim, since, until), ("demoter", how));
+        let unanswered = || {
+            say!("{name}: the record is not released and expires by its TTL: the storage does not answer");
+        };
+        unless_done_by(until.before(TO_SAY_WHY), unanswered, || {
+            release::release(candidate, (claim, since, until), ("demoter", how));
+        });
     }
 
     /// Returns whether no hook runs any more. One that was just being started, or hangs in the kernel, can't be ended.
@@ -330,6 +338,25 @@ impl Demotion {
         };
         if hook_may_run { demoted.and(Err(NotDemoted::HookUnknown)) } else { demoted }
     }
+}
+
+/// How long before its timer ends the demoter it says why.
+const TO_SAY_WHY: Duration = Duration::from_millis(50);
+
+/// Calls `act`, and at `limit` meanwhile `late`, on a thread of its own if it starts: a storage may hang in the kernel.
+fn unless_done_by(limit: Instant, late: impl FnOnce() + Send, act: impl FnOnce()) {
+    let (done, is_done) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        let watch = move || {
+            let left = SystemClock::read().until(limit);
+            if is_done.recv_timeout(left) == Err(RecvTimeoutError::Timeout) {
+                late();
+            }
+        };
+        let _watching = thread::Builder::new().name("late".into()).spawn_scoped(scope, watch);
+        act();
+        drop(done);
+    });
 }
 
 /// Ends a hook whose shell runs; otherwise the hook is over, and its number may be another's. Returns whether it ended.
@@ -403,10 +430,31 @@ fn ends(child: &mut Child) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::args::tests::parsed;
     use ielections::{Epoch, Incarnation};
+    use std::sync::Arc;
+
+    /// Calls `act` with a demoter. No report to it ends meanwhile.
+    pub(in crate::elect) fn while_reports_wait<T>(act: impl FnOnce(&Arc<Demoter>) -> T) -> T {
+        let process = Mutex::new(Process::Dismissed);
+        let (name, settings) = ("n".into(), OsString::new());
+        let demoter = Arc::new(Demoter { name, arguments: Vec::new(), settings, process });
+        let _waits = demoter.process();
+        act(&demoter)
+    }
+
+    #[test]
+    fn storage_that_hangs_is_named_before_the_release_ends_and_one_that_answers_is_not() {
+        let (late, is_late) = mpsc::channel();
+        unless_done_by(
+            Instant::ORIGIN,
+            || late.send(()).unwrap(),
+            || is_late.recv_timeout(harness::HANG_LIMIT).unwrap(),
+        );
+        unless_done_by(Instant::NEVER, || unreachable!(), || ());
+    }
 
     #[test]
     fn every_message_survives_its_note() {
