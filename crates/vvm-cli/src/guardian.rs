@@ -58,7 +58,7 @@ fn run(
         let outcome = if status == exit::MISUSE { Outcome::Misuse } else { Outcome::SystemRefused };
         let of = (args.candidate.name.as_str(), &holder);
         let report = Report::new((outcome, farewell, reason), (Some(getpid()), None), of);
-        report.write(args.result_file.as_deref());
+        conclude(args, &report, "error", None);
         Ok((farewell, true))
     })
 }

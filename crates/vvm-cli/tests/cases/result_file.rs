@@ -2,6 +2,7 @@
 
 use crate::VVM;
 use harness::{Finished, NOBODY, has};
+use serde_json::Value;
 use std::{
     fs::{self, Permissions},
     os::unix::fs::{PermissionsExt as _, symlink},
@@ -38,12 +39,15 @@ fn files_of_the_storage_are_refused_with_64_before_it_is_opened() {
 #[test]
 fn refusal_before_the_campaign_replaces_the_result_of_an_earlier_run() {
     let trial = VVM.trial();
-    let run = || trial.run(["true"]).with(["--result-file", &trial.result_file()]);
+    let run = || trial.run(["true"]).with(["--result-file", &trial.result_file(), "--log-format", "json"]);
     run().finish().assert_code(0);
     let limited = run().through(["sh", "-c", "ulimit -n 4; exec \"$@\"", "sh"]).finish();
     limited.assert_ended(71, "ulimit -n");
     has!(trial.result(), "outcome" == "system_refused", "exit_status" == 71);
     assert!(trial.result()["reason"].as_str().unwrap().contains("ulimit -n"));
+    let last: Value = serde_json::from_str(limited.stderr.last().unwrap()).unwrap();
+    has!(last, "event" == "concluded", "level" == "error", "by" == "guardian");
+    has!(last, "outcome" == "system_refused", "exit_status" == 71);
 }
 
 /// A file that is mounted into a container is like this.
