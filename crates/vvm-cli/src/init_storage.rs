@@ -41,10 +41,9 @@ pub(crate) fn main(args: &InitStorageArgs) -> ExitCode {
 }
 
 fn init(args: &InitStorageArgs) -> Result<(), InspectError> {
-    let runtime = runtime::start().map_err(InspectError::system)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start().map_err(InspectError::system)?);
     let url = args.storage.as_str();
-    let existed = runtime.block_on(async {
+    let existed = runtime::run(async {
         let mut existed = vvm_storage::url::exists(url)?;
         if existed && file_and_owner(url).is_none() {
             // A server was not asked yet.
@@ -56,7 +55,8 @@ fn init(args: &InitStorageArgs) -> Result<(), InspectError> {
         }
         vvm_storage::init_storage(url).await?;
         Ok::<_, InspectError>(existed)
-    })?;
+    });
+    let existed = existed.map_err(InspectError::system)??;
     let place = file_and_owner(url).unwrap_or_else(|| StorageUrl::from(url).to_string());
     let done = match existed {
         false => "created",

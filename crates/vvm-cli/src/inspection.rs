@@ -21,16 +21,13 @@ pub(crate) fn inspect<T, E: From<InspectError>>(
     purpose: Purpose,
     act: impl AsyncFnOnce(&StorageInspector) -> Result<T, E>,
 ) -> Result<T, E> {
-    let runtime = runtime::start().map_err(InspectError::system)?;
-    let done = runtime.block_on(async {
+    let done = runtime::run(async {
         let inspector = StorageInspector::open(url, name, purpose).await?;
         let done = act(&inspector).await;
         inspector.storage.close().await;
         done
     });
-    // A look-up of a name may hang.
-    runtime.shutdown_background();
-    done
+    done.map_err(InspectError::system)?
 }
 
 /// As `inspect`. Prints the error, and returns the exit status: that of the error, or that of `act`.

@@ -37,6 +37,14 @@ pub(crate) fn start() -> io::Result<Runtime> {
     Ok(runtime)
 }
 
+/// Runs this on a new runtime. Does not wait for a look-up of a name, which may hang.
+pub(crate) fn run<T>(future: impl Future<Output = T>) -> io::Result<T> {
+    let runtime = start()?;
+    let done = runtime.block_on(future);
+    runtime.shutdown_background();
+    Ok(done)
+}
+
 /// The kernel gives process 1 of a container no default action: without this, neither TERM nor INT would end it.
 pub(crate) async fn stop_of_process_1() -> io::Result<u8> {
     if getpid() != Pid::INIT {

@@ -38,8 +38,7 @@ const CONNECTIONS: usize = 256;
 const PAGE: &str = include_str!("ui/page.html");
 
 pub(crate) fn main(args: &UiArgs) -> ExitCode {
-    let runtime = runtime::start().map_err(InspectionError::from);
-    let ended = runtime.and_then(|runtime| runtime.block_on(serve(args)));
+    let ended = runtime::run(serve(args)).map_err(InspectionError::from).flatten();
     ended.unwrap_or_else(|refusal| refusal.conclude()).into()
 }
 
