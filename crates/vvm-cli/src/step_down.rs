@@ -524,7 +524,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn request_that_is_found_withdrawn_ends_as_one_that_nobody_has_answered() {
+    async fn request_that_is_found_withdrawn_ends_as_one_without_an_answer() {
         for (by_leader, interrupted) in [(true, false), (false, false), (false, true)] {
             let clock = MockClock::new();
             let time: Arc<dyn Clock> = Arc::new(clock.clone());
