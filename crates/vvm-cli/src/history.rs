@@ -5,17 +5,16 @@ use crate::{
     args::{TargetArgs, parse_file, parse_slots},
     exit,
     inspection::{InspectionError, operate, slot_of},
-    liveness::{Liveness, Observation},
+    liveness::{Liveness, Observation, dated_slot},
     once, result_file,
     shown::{HumanDuration, Moment, Style, print_rows},
 };
 use clap::Args;
-use ielections::{ReadError, Slot, TtlStorage as _};
+use ielections::{Slot, TtlStorage as _};
 use serde::Serialize;
-use std::{num::NonZeroU32, path::PathBuf, process::ExitCode, slice, time::Duration};
+use std::{num::NonZeroU32, path::PathBuf, process::ExitCode, time::Duration};
 use vvm_clock::{Instant, SystemWallClock, WallClock as _};
 use vvm_host::operate::{Axis, Bar, BarKind, Mark, MarkKind, PastLeadership, Purpose, Timeline, read};
-use vvm_storage::{ElectionKey, ElectionsTtlStorage};
 
 #[derive(Serialize)]
 pub(crate) struct LeadershipRow {
@@ -88,15 +87,6 @@ pub(crate) fn main(args: &HistoryArgs) -> ExitCode {
         })?;
         Ok(0)
     })
-}
-
-/// Returns the slot, with the age that the clock of the storage's server shows if none is proven.
-pub(crate) async fn dated_slot(storage: &ElectionsTtlStorage, key: &ElectionKey) -> Result<Slot, ReadError> {
-    let mut slot = storage.get(key).await?;
-    if let Slot::Held { proven_age: age @ None, .. } = &mut slot {
-        *age = storage.shown_ages(slice::from_ref(key)).await?.into_iter().flatten().next();
-    }
-    Ok(slot)
 }
 
 /// Returns what the slot shows about a leadership without an end in the log; none if it lasts.
@@ -204,10 +194,13 @@ mod tests {
     use super::*;
     use crate::liveness::tests::record;
     use async_trait::async_trait;
-    use ielections::{Epoch, Vacant};
+    use ielections::{Epoch, ReadError, Vacant};
     use std::sync::Arc;
     use testing_time::MockClock;
-    use vvm_storage::{ClusterName, Partition, SlotNumber, SysVvmStorage, mem::MemDatabase, testing::Layer};
+    use vvm_storage::{
+        ClusterName, ElectionKey, ElectionsTtlStorage, Partition, SlotNumber, SysVvmStorage,
+        mem::MemDatabase, testing::Layer,
+    };
 
     #[derive(Debug)]
     struct ServerClock(Arc<dyn SysVvmStorage>);

@@ -1,9 +1,10 @@
 //! Whether the leader in a record is alive, as far as an observer can prove it.
 
-use ielections::{Entry, Slot};
+use ielections::{Entry, ReadError, Slot, TtlStorage as _};
 use serde::Serialize;
-use std::{fmt, time::Duration};
+use std::{fmt, slice, time::Duration};
 use vvm_clock::Instant;
+use vvm_storage::{ElectionKey, ElectionsTtlStorage};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -26,6 +27,15 @@ impl fmt::Display for Liveness {
             Self::Held => "held",
         })
     }
+}
+
+/// Returns the slot, with the age that the clock of the storage's server shows if none is proven.
+pub(crate) async fn dated_slot(storage: &ElectionsTtlStorage, key: &ElectionKey) -> Result<Slot, ReadError> {
+    let mut slot = storage.get(key).await?;
+    if let Slot::Held { proven_age: age @ None, .. } = &mut slot {
+        *age = storage.shown_ages(slice::from_ref(key)).await?.into_iter().flatten().next();
+    }
+    Ok(slot)
 }
 
 #[derive(Clone, Default, Debug)]

@@ -5,9 +5,8 @@ use crate::{
     announce::printable,
     args::{CandidateArgs, InvalidValue, TargetArgs, parse_duration, parse_failures, parse_line_of_text},
     exit,
-    history::dated_slot,
     inspection::{InspectionError, operate},
-    liveness::{Liveness, Observation},
+    liveness::{Liveness, Observation, dated_slot},
     result_file::Outcome,
     shown::{Moment, Style, print_rows},
 };
