@@ -24,9 +24,11 @@ fn no_more_calls_are_in_flight_than_allowed() {
         let process = bench.process();
         let leaderships = join_all((0..300).map(|slot| lead(&process, slot))).await;
         bench.clock.sleep(TTL).await;
-        assert_eq!(bench.most_waiting(), MOST_IN_FLIGHT, "of {} calls", bench.faulty.log().len());
+        // The rest of the places is for renewals, which come one after the other here.
+        let most = MOST_IN_FLIGHT * 3 / 4;
+        assert_eq!(bench.most_waiting(), most, "of {} calls", bench.faulty.log().len());
         join_all(leaderships.into_iter().map(|leadership| leadership.release())).await;
-        assert_eq!((bench.most_waiting(), process.deadman.armed()), (MOST_IN_FLIGHT, 0));
+        assert_eq!((bench.most_waiting(), process.deadman.armed()), (most, 0));
     });
 }
 
