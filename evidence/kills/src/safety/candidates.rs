@@ -198,7 +198,6 @@ const WARM: [&str; 7] =
 /// The file below the folder that at most one worker locks.
 const LOCK: &str = "lock";
 
-/// In the first line of the log of a worker that found the lock taken.
 pub(crate) const OVERLAP: &str = "OVERLAP";
 
 /// The last line of the log of a worker that has stopped when it was told to.
